@@ -33,10 +33,12 @@ WORDS = [
     for pattern, replacement in (
         (r"\basync (def|for|with)\b", r"\1"),
         (r"\bawait ", ""),
-        (r"\ba(close|closing|next)\b", r"\1"),
+        (r"\ba(close|closing|iter_bytes|iter_stream|next)\b", r"\1"),
+        (r"\bhandle_async_request\b", "handle_request"),
+        (r"\bAsyncByteStream\b", "SyncByteStream"),
         (r"\b__a(enter|exit|iter|next)__\b", r"__\1__"),
         (r"\bStopAsyncIteration\b", "StopIteration"),
-        (r"\bAsync(?=[A-Z])", ""),
+        (r"\b(_?)Async(?=[A-Z])", r"\1"),
         (r"\basync_(?=[a-z])", ""),
         (r"\b_async\b", "_sync"),
     )

@@ -16,7 +16,7 @@
     ├── SpaceMismatch                      two things of different index spaces or schemes
     ├── DeltaMismatch                      a patch that changes another support than the given one
     ├── LearngeneMismatch                  a learngene that fits neither its manifest nor the model
-    ├── PayloadTooLarge                    a payload that decodes to more than the caller allows
+    ├── PayloadTooLarge                    a payload or an answer that holds more than it may
     ├── UnsupportedMediaType               a media type that the wire formats do not define
     ├── PrivacyBudgetExceeded              a private support that the budget has no room for
     ├── MergeFailed                        an average whose parties were lost; nothing has moved
@@ -194,7 +194,7 @@ class SpaceMismatch(ModelkinError):
 
 
 class PayloadTooLarge(ModelkinError):
-    """A payload decodes to more indices than the caller allows."""
+    """A payload or an answer holds more than the caller allows; the rest was not read."""
 
     code = "payload_too_large"
 

@@ -30,6 +30,7 @@ class TensorOrder:
         blinding: the check value of its key; None where its supports are not blinded,
             :data:`UNKNOWN` where this client may not read the space.
         octaves: whether its supports are ordered ones.
+        num_parameters: M; None where this client may not read the space.
     """
 
     space: str
@@ -37,6 +38,7 @@ class TensorOrder:
     exclude: tuple[str, ...]
     blinding: str | None = None
     octaves: bool = False
+    num_parameters: int | None = None
 
     def in_order(self, value: T) -> T:
         """Put a support in the order of the space; return a value without a layout as it is.

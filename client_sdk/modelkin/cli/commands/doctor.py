@@ -7,15 +7,17 @@ scope shows in how the service refuses to cancel a job that cannot exist.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import tempfile
+import time
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict
+from contextlib import closing, suppress
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -29,7 +31,10 @@ from modelkin.cli.output import Answer, quantity
 from modelkin.cli.style import HEAD, Styled, paint
 from modelkin.cli.texts import state_text
 from modelkin.client import Client
+from modelkin.client._protocol.calls.requests import get
+from modelkin.client._sync.connection import Connection
 from modelkin.client._transport.config import Config
+from modelkin.client._transport.messages import Response
 from modelkin.errors import ApiError, ConnectionFailed, InvalidParameter, ModelkinError
 from modelkin.types.spaces import SpaceInfo
 
@@ -83,6 +88,8 @@ def _checks(arguments: argparse.Namespace) -> Iterator[Check]:
         found = list(_service(config))
     except httpx.HTTPError:
         found = [_unreachable(arguments)]
+    except ModelkinError as error:
+        found = [Check("service", "fail", str(error), "correct MODELKIN_URL or --url")]
     yield from found
     if any(check.state == "fail" for check in found):
         return
@@ -118,16 +125,17 @@ def _address(arguments: argparse.Namespace, config: Config) -> Check:
 
 def _service(config: Config) -> Iterator[Check]:
     """Check that a service answers and is ready, and compare its version."""
-    with httpx.Client(**config.http_options) as http:
-        alive = http.get("/livez")
+    with closing(Connection(config, None)) as connection:
+        begin = time.perf_counter()
+        alive = _ask(connection, "/livez")
         version = alive.headers.get("modelkin-version") or _version(alive)
-        if version is None or alive.status_code == _NOT_FOUND:  # a wrong path
-            yield _no_service(http, alive)
+        if version is None or alive.status == _NOT_FOUND:  # a wrong path
+            yield _no_service(config, alive)
             return
-        yield Check("service", "ok", f"it answers in {alive.elapsed.total_seconds() * 1e3:.0f} ms")
+        yield Check("service", "ok", f"it answers in {(time.perf_counter() - begin) * 1e3:.0f} ms")
         yield _skew(version)
-        ready = http.get("/readyz")
-    if ready.status_code == _OK:
+        ready = _ask(connection, "/readyz")
+    if ready.status == _OK:
         yield Check("ready", "ok", "its database and its indexes are there")
     else:
         detail = _detail(ready)
@@ -135,35 +143,48 @@ def _service(config: Config) -> Iterator[Check]:
         yield Check("ready", "warn", detail, remedy)
 
 
-def _no_service(http: httpx.Client, answer: httpx.Response) -> Check:
+def _ask(connection: Connection, path: str) -> Response:
+    """The answer to a GET; raises the error of the transport."""
+    outcome = connection.attempt(get(path))
+    if isinstance(outcome, httpx.RequestError):
+        raise outcome
+    return outcome
+
+
+def _no_service(config: Config, answer: Response) -> Check:
     """Report an answer that is no service's; the address without its path may be a service's."""
-    tried = str(answer.request.url)
     found = (
-        f"something answers at {tried}, with status {answer.status_code}, but no modelkin service"
+        f"something answers at {config.url}/livez, with status {answer.status}, but no modelkin "
+        f"service"
     )
-    root = f"{answer.request.url.copy_with(path='/', query=None)}".rstrip("/")
+    root = str(httpx.URL(config.url).copy_with(path="/", query=None)).rstrip("/")
     remedy = "correct MODELKIN_URL or --url"
-    if tried != f"{root}/livez":
-        with suppress(httpx.HTTPError):
-            other = http.get(f"{root}/livez")
-            if other.status_code == _OK and _version(other) is not None:
+    if config.url != root:
+        with suppress(httpx.HTTPError, ModelkinError):
+            with closing(Connection(replace(config, url=root), None)) as connection:
+                other = _ask(connection, "/livez")
+            if other.status == _OK and _version(other) is not None:
                 remedy += f": one answers at {root}"
     return Check("service", "fail", found, remedy)
 
 
-def _version(response: httpx.Response) -> str | None:
-    try:
-        found = response.json()
-    except ValueError:
-        return None
+def _version(answer: Response) -> str | None:
+    found = _json(answer)
     return str(found["version"]) if isinstance(found, dict) and "version" in found else None
 
 
-def _detail(response: httpx.Response) -> str:
+def _detail(answer: Response) -> str:
+    found = _json(answer)
+    said = found.get("detail") if isinstance(found, dict) else None
+    return f"status {answer.status}" if said is None else str(said)
+
+
+def _json(answer: Response) -> Any:
+    """The JSON of an answer; None for anything else."""
     try:
-        return str(response.json()["detail"])
-    except (ValueError, KeyError, TypeError):
-        return f"status {response.status_code}"
+        return json.loads(answer.content)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _skew(theirs: str) -> Check:

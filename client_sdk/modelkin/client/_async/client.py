@@ -27,7 +27,12 @@ from modelkin.client._async.resources.webhooks import AsyncWebhooks
 from modelkin.client._async.uploads import AsyncUploads
 from modelkin.client._protocol.uploads.patches import DEFAULT_CACHE_BYTES, SupportCache
 from modelkin.client._protocol.uploads.tensor_order import LayoutCache
-from modelkin.client._transport.config import Config
+from modelkin.client._transport.config import (
+    CALL_SECONDS,
+    IDLE_SECONDS,
+    MAX_ANSWER_BYTES,
+    Config,
+)
 from modelkin.client._transport.embedded import embedded_service
 
 __all__ = ["AsyncClient"]
@@ -47,7 +52,8 @@ class AsyncClient(AsyncUploads, AsyncQueries):
     - :class:`ApiError` where the service refuses: a subclass by the status, such as
       :class:`NotFoundError`, :class:`ConflictError` and :class:`RateLimitError`; ``problem_code``
       says why;
-    - :class:`ConnectionFailed` where no service answers;
+    - :class:`ConnectionFailed` where no service answers, or not in time;
+    - :class:`PayloadTooLarge` for an answer that is longer than what was asked can be;
     - :class:`ClientClosed` after :meth:`close`;
     - :class:`ModelkinError` for an answer that this version cannot read.
 
@@ -86,8 +92,10 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         api_key: str | None = None,
         *,
         path: str | os.PathLike[str] | None = None,
-        timeout: float = 30.0,
+        timeout: float = CALL_SECONDS,
+        idle_timeout: float = IDLE_SECONDS,
         retries: int = 3,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
         delta_cache_bytes: int = DEFAULT_CACHE_BYTES,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
@@ -103,10 +111,16 @@ class AsyncClient(AsyncUploads, AsyncQueries):
                 default.
             path: a folder: the client has a service of its own, whose data stays in the folder.
                 The clients of one process share the service.
-            timeout: seconds, for connecting and for each pause while sending or receiving.
+            timeout: seconds of a call from its start to the last byte of its answer, retries and
+                their pauses included; by default 600. What sends several requests has them for
+                each: listings, ``put_many``, learngenes for each 16 MiB.
+            idle_timeout: seconds, for connecting and for each pause while sending or receiving; by
+                default 30.
             retries: the number of attempts after the first.
             delta_cache_bytes: the bytes of indices in the cache of supports that patches start
                 from; 0 sends every support whole.
+            max_answer_bytes: the most bytes of an answer, 1 GiB by default, and of the indices
+                that it decodes to; JSON has 256 MiB at most.
             transport: a transport that carries the requests, in place of the network.
 
         Raises:
@@ -115,7 +129,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         """
         service = embedded_service(url, path)
         address = url if service is None else service.url
-        config = Config.resolve(address, api_key, timeout, retries)
+        config = Config.resolve(address, api_key, timeout, retries, idle_timeout, max_answer_bytes)
         connection = AsyncConnection(config, transport, service)
         cache = SupportCache(delta_cache_bytes)
         self.url = config.url
@@ -125,13 +139,13 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         self.spaces = AsyncSpaces(connection, self._layouts)
         self.models = AsyncModels(connection, cache)
         self.revisions = AsyncModelRevisions(connection)
-        self.supports = AsyncSupports(connection, cache)
+        self.supports = AsyncSupports(connection, cache, self._layouts)
         self.signatures = AsyncSignatures(connection)
         self.sketches = AsyncSketches(connection)
         self.subspaces = AsyncSubspaces(connection)
         self.clusterings = AsyncClusterings(connection, self._layouts)
         self.maps = AsyncMaps(connection)
-        self.learngenes = AsyncLearngenes(connection, config.timeout)
+        self.learngenes = AsyncLearngenes(connection, config.timeout, config.idle_timeout)
         self.merges = AsyncMerges(connection)
         self.jobs = AsyncJobs(connection)
         self.sources = AsyncSources(connection)

@@ -25,6 +25,8 @@ _STATES: Final = ("queued", "running", "succeeded", "failed", "cancelled")
 _FIRST_INTERVAL_S: Final = 0.1
 _INTERVAL_GROWTH: Final = 1.5
 _MAX_INTERVAL_S: Final = 2.0
+_LEAST_S: Final = 1.0
+"""The seconds of a request at the end of a wait: without any, no state would ever be read."""
 
 read_job = reader(JobInfo)
 
@@ -79,6 +81,21 @@ class JobPoller:
         self._on_progress = on_progress
         self._interval = _FIRST_INTERVAL_S
         self._last: tuple[JobState, JobProgress | None] | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """The most seconds for the next request, a second at least; None for the usual ones."""
+        return None if self._end is None else max(self._end - time.monotonic(), _LEAST_S)
+
+    def require_time(self, job: str | JobInfo) -> None:
+        """Refuse to go on where the job's state did not come in time.
+
+        Raises:
+            TimeoutError: the time is over.
+        """
+        if self._end is not None and time.monotonic() >= self._end:
+            name = job.id if isinstance(job, JobInfo) else job
+            raise TimeoutError(f"job {name} did not say its state within {self._timeout:g} s")
 
     def after(self, job: JobInfo) -> float | None:
         """Seconds until the next request; None once the job has succeeded.

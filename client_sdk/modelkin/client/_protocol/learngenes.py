@@ -111,7 +111,8 @@ def get_part(learngene: LearngeneInfo, begin: int, end: int) -> Call[bytes]:
     path = f"{_path(learngene.space, learngene.cluster)}/file"
     tag = f'"{learngene.digest}"'
     headers = {"Accept": SAFETENSORS, "Range": f"bytes={begin}-{end - 1}", "If-Range": tag}
-    request = Request("GET", path, _version(learngene.version), headers, idempotent=True)
+    params = _version(learngene.version)
+    request = Request("GET", path, params, headers, idempotent=True, most=PART_BYTES)
 
     def parse(response: Response) -> bytes:
         data = content_of(response, SAFETENSORS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 from modelkin import wire
 from modelkin.client._protocol.calls import requests
@@ -11,13 +12,15 @@ from modelkin.client._protocol.calls.call import Call, content_of
 from modelkin.client._protocol.calls.requests import Condition
 from modelkin.client._protocol.models import read_model
 from modelkin.client._transport.messages import Response
+from modelkin.core.codecs.support import declared_bytes, declared_k, max_payload_size
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidParameter, PayloadTooLarge
 from modelkin.types.models import ModelInfo
 
 __all__ = [
+    "SupportBound",
     "get_signature",
     "get_sketch",
     "get_support",
@@ -26,6 +29,39 @@ __all__ = [
     "put_sketch",
     "put_support",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class SupportBound:
+    """The largest support that an answer may be.
+
+    Attributes:
+        num_parameters: M of the space, if this client knows it.
+        max_bytes: the most bytes of an answer, and of the indices that it decodes to.
+    """
+
+    num_parameters: int | None
+    max_bytes: int
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes of the answer."""
+        if self.num_parameters is None:
+            return self.max_bytes
+        return min(self.max_bytes, max_payload_size(self.num_parameters))
+
+    def require(self, content: bytes) -> None:
+        """Refuse a support before it is decoded: consecutive indices compress to nearly nothing.
+
+        Raises:
+            PayloadTooLarge: its header declares more indices than it may have.
+        """
+        if declared_bytes(content) > self.max_bytes:
+            raise PayloadTooLarge(
+                f"the support has {declared_k(content):,} indices, which take more than the "
+                f"{self.max_bytes:,} bytes that they may: give the client a larger "
+                f"max_answer_bytes"
+            )
 
 
 def put_support(
@@ -64,13 +100,16 @@ def patch_support(
     return Call(replace(request, idempotent=idempotent), read_model)
 
 
-def get_support(space: str, model: str, revision: int | None) -> Call[tuple[Support, str | None]]:
+def get_support(
+    space: str, model: str, revision: int | None, bound: SupportBound
+) -> Call[tuple[Support, str | None]]:
     """Reads a support, and the entity tag of the model's version with that support."""
     if revision is not None and (type(revision) is not int or revision < 1):
         raise InvalidParameter(f"revision must be 1 or more, not {revision!r}", field="revision")
     params = () if revision is None else (("revision", str(revision)),)
     path = requests.model_path(space, "supports", model)
-    return Call(requests.get(path, params, accept=wire.SUPPORT), _read_support)
+    request = requests.get(path, params, accept=wire.SUPPORT)
+    return Call(replace(request, most=bound.most_bytes), partial(_read_support, bound))
 
 
 def put_signature(
@@ -111,6 +150,7 @@ def get_sketch(space: str, model: str) -> Call[Sketch]:
     return Call(request, lambda r: wire.decode_sketch(content_of(r, wire.SKETCH)))
 
 
-def _read_support(response: Response) -> tuple[Support, str | None]:
-    support = wire.decode_support(content_of(response, wire.SUPPORT))
-    return support, response.headers.get("etag")
+def _read_support(bound: SupportBound, response: Response) -> tuple[Support, str | None]:
+    content = content_of(response, wire.SUPPORT)
+    bound.require(content)
+    return wire.decode_support(content), response.headers.get("etag")

@@ -28,7 +28,12 @@ from modelkin.client._sync.resources.subspaces import Subspaces
 from modelkin.client._sync.resources.supports import Signatures, Sketches, Supports
 from modelkin.client._sync.resources.webhooks import Webhooks
 from modelkin.client._sync.uploads import Uploads
-from modelkin.client._transport.config import Config
+from modelkin.client._transport.config import (
+    CALL_SECONDS,
+    IDLE_SECONDS,
+    MAX_ANSWER_BYTES,
+    Config,
+)
 from modelkin.client._transport.embedded import embedded_service
 
 __all__ = ["Client"]
@@ -48,7 +53,8 @@ class Client(Uploads, Queries):
     - :class:`ApiError` where the service refuses: a subclass by the status, such as
       :class:`NotFoundError`, :class:`ConflictError` and :class:`RateLimitError`; ``problem_code``
       says why;
-    - :class:`ConnectionFailed` where no service answers;
+    - :class:`ConnectionFailed` where no service answers, or not in time;
+    - :class:`PayloadTooLarge` for an answer that is longer than what was asked can be;
     - :class:`ClientClosed` after :meth:`close`;
     - :class:`ModelkinError` for an answer that this version cannot read.
 
@@ -84,8 +90,10 @@ class Client(Uploads, Queries):
         api_key: str | None = None,
         *,
         path: str | os.PathLike[str] | None = None,
-        timeout: float = 30.0,
+        timeout: float = CALL_SECONDS,
+        idle_timeout: float = IDLE_SECONDS,
         retries: int = 3,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
         delta_cache_bytes: int = DEFAULT_CACHE_BYTES,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
@@ -101,10 +109,16 @@ class Client(Uploads, Queries):
                 default.
             path: a folder: the client has a service of its own, whose data stays in the folder.
                 The clients of one process share the service.
-            timeout: seconds, for connecting and for each pause while sending or receiving.
+            timeout: seconds of a call from its start to the last byte of its answer, retries and
+                their pauses included; by default 600. What sends several requests has them for
+                each: listings, ``put_many``, learngenes for each 16 MiB.
+            idle_timeout: seconds, for connecting and for each pause while sending or receiving; by
+                default 30.
             retries: the number of attempts after the first.
             delta_cache_bytes: the bytes of indices in the cache of supports that patches start
                 from; 0 sends every support whole.
+            max_answer_bytes: the most bytes of an answer, 1 GiB by default, and of the indices
+                that it decodes to; JSON has 256 MiB at most.
             transport: a transport that carries the requests, in place of the network.
 
         Raises:
@@ -113,7 +127,7 @@ class Client(Uploads, Queries):
         """
         service = embedded_service(url, path)
         address = url if service is None else service.url
-        config = Config.resolve(address, api_key, timeout, retries)
+        config = Config.resolve(address, api_key, timeout, retries, idle_timeout, max_answer_bytes)
         connection = Connection(config, transport, service)
         cache = SupportCache(delta_cache_bytes)
         self.url = config.url
@@ -123,13 +137,13 @@ class Client(Uploads, Queries):
         self.spaces = Spaces(connection, self._layouts)
         self.models = Models(connection, cache)
         self.revisions = ModelRevisions(connection)
-        self.supports = Supports(connection, cache)
+        self.supports = Supports(connection, cache, self._layouts)
         self.signatures = Signatures(connection)
         self.sketches = Sketches(connection)
         self.subspaces = Subspaces(connection)
         self.clusterings = Clusterings(connection, self._layouts)
         self.maps = Maps(connection)
-        self.learngenes = Learngenes(connection, config.timeout)
+        self.learngenes = Learngenes(connection, config.timeout, config.idle_timeout)
         self.merges = Merges(connection)
         self.jobs = Jobs(connection)
         self.sources = Sources(connection)

@@ -11,10 +11,13 @@ import httpx
 from modelkin.client._protocol.calls import requests
 from modelkin.client._protocol.calls.call import Call, next_page
 from modelkin.client._protocol.calls.exchange import Exchange, ExchangeSettings, Outcome
+from modelkin.client._sync.network import Network
+from modelkin.client._transport.bounds import AnswerBody
 from modelkin.client._transport.concurrency import Clock, offload
 from modelkin.client._transport.config import Config
+from modelkin.client._transport.deadline import Deadline
 from modelkin.client._transport.embedded import EmbeddedService
-from modelkin.client._transport.messages import Request
+from modelkin.client._transport.messages import Request, Response
 from modelkin.client._transport.progress import Progress, pieces
 from modelkin.errors import ClientClosed
 from modelkin.types.paging import Page
@@ -43,22 +46,32 @@ class Connection:
         service: EmbeddedService | None = None,
     ) -> None:
         self.url = config.url
+        self.max_answer_bytes = config.max_answer_bytes
+        self._config = config
         self._service = service
         self.clock = Clock()
         self._settings = ExchangeSettings.of(config)
         self._closed = False
-        self._http = httpx.Client(transport=transport, **config.http_options)
+        self._http = httpx.Client(
+            base_url=config.url,
+            headers=config.headers,
+            transport=transport or Network(config.tls, config.proxy),
+            trust_env=False,  # the transport knows the proxy
+        )
 
-    def run(self, call: Call[T], report: Progress | None = None) -> T:
+    def run(self, call: Call[T], report: Progress | None = None, seconds: float | None = None) -> T:
         """Sends a call, with retries, and returns its result.
 
         Args:
             call: the request, and how its answer is read.
             report: a function that is called with the bytes sent and the bytes in all.
+            seconds: the most seconds that the call may take, where these are fewer than usual.
         """
-        exchange = Exchange(call, self._settings)
+        self.start()
+        deadline = self._config.deadline(seconds)
+        exchange = Exchange(call, self._settings, deadline)
         while True:
-            outcome = self._send(call.request, report)
+            outcome = self._send(call.request, deadline, report)
             pause = exchange.after(outcome, self.clock.jitter())
             if pause is None:
                 break
@@ -77,7 +90,12 @@ class Connection:
 
     def is_ready(self) -> bool:
         """Whether the service can answer, from one attempt."""
-        return self._settings.is_ready(self._send(requests.ready()))
+        return self._settings.is_ready(self.attempt(requests.ready()))
+
+    def attempt(self, request: Request) -> Outcome:
+        """Sends a request once, and returns its answer or the error of its transport."""
+        self.start()
+        return self._send(request, self._config.deadline())
 
     def sleep(self, seconds: float) -> None:
         """Waits for some seconds."""
@@ -105,15 +123,31 @@ class Connection:
         if self._closed:
             raise ClientClosed(self.url)
 
-    def _send(self, request: Request, report: Progress | None = None) -> Outcome:
-        self.start()
+    def _send(
+        self, request: Request, deadline: Deadline, report: Progress | None = None
+    ) -> Outcome:
         content = request.content if report is None else pieces(request.content, report)
         try:
-            return self._http.request(
-                request.method, request.target, headers=request.sent_headers, content=content
-            )
+            with self._http.stream(
+                request.method,
+                request.target,
+                headers=request.sent_headers,
+                content=content,
+                extensions={"timeout": deadline.timeouts()},
+            ) as received:
+                return self._read(request, received, deadline)
         except (httpx.RequestError, RuntimeError) as error:
             self.require_open()  # another task has closed it
             if isinstance(error, RuntimeError):
                 raise
             return error
+
+    def _read(self, request: Request, received: httpx.Response, deadline: Deadline) -> Response:
+        """Reads an answer within its bounds; leaving before its end closes the connection."""
+        status, headers = received.status_code, dict(received.headers)
+        body = AnswerBody(request, self.url, status, headers, self.max_answer_bytes)
+        for piece in received.iter_bytes():
+            body.add(piece)
+            if deadline.left <= 0:
+                raise httpx.ReadTimeout("the time of the call is over")
+        return Response(status, headers, body.content)

@@ -13,15 +13,34 @@ import ssl
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
 from modelkin._version import __version__
+from modelkin.client._transport.deadline import Deadline
 from modelkin.errors import InvalidParameter
 
-__all__ = ["DEFAULT_URL", "Config"]
+__all__ = [
+    "CALL_SECONDS",
+    "DEFAULT_URL",
+    "IDLE_SECONDS",
+    "MAX_ANSWER_BYTES",
+    "Config",
+    "authorities",
+    "proxy_for",
+]
 
 DEFAULT_URL: Final = "http://127.0.0.1:8000"
+
+MAX_ANSWER_BYTES: Final = 1 << 30
+"""The most bytes of an answer by default: as much as a service takes by default."""
+
+CALL_SECONDS: Final = 600.0
+"""The seconds of a call by default: a slow line sends a large support in them."""
+IDLE_SECONDS: Final = 30.0
+"""The seconds of a pause by default; a service computes for 10 s at most."""
+
 
 _OWN_CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 """The variables that ``httpx`` reads its authorities from."""
@@ -34,25 +53,38 @@ class Config:
     Attributes:
         url: the service's address, without a slash at its end.
         headers: the headers of every request; they hold the key and do not show in ``repr``.
-        timeout: seconds, for connecting and for each pause while sending or receiving.
+        timeout: seconds of a call, with its retries.
+        idle_timeout: seconds, for connecting and for each pause while sending or receiving.
         retries: the number of attempts after the first.
+        max_answer_bytes: the most bytes of an answer, and of the indices that it decodes to.
         trust_env: whether proxies of the environment apply; never for this machine itself.
     """
 
     url: str
     headers: dict[str, str] = field(repr=False)
     timeout: float
+    idle_timeout: float
     retries: int
+    max_answer_bytes: int
     trust_env: bool
 
     @classmethod
-    def resolve(cls, url: str | None, api_key: str | None, timeout: float, retries: int) -> Config:
+    def resolve(
+        cls,
+        url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = CALL_SECONDS,
+        retries: int = 3,
+        idle_timeout: float = IDLE_SECONDS,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
+    ) -> Config:
         """Complete the arguments from the environment.
 
         Raises:
             InvalidParameter: an argument is invalid; says which and what to give.
         """
-        headers = {"User-Agent": f"modelkin/{__version__}"}
+        # No compression: a few bytes unpack to gigabytes, and supports are compressed already.
+        headers = {"User-Agent": f"modelkin/{__version__}", "Accept-Encoding": "identity"}
         key = _check_key(api_key or os.environ.get("MODELKIN_API_KEY") or None)
         if key is not None:
             headers["Authorization"] = f"Bearer {key}"
@@ -60,23 +92,41 @@ class Config:
         return cls(
             url=address,
             headers=headers,
-            timeout=_check_timeout(timeout),
-            retries=_check_retries(retries),
+            timeout=_check_seconds(timeout, "timeout"),
+            idle_timeout=_check_seconds(idle_timeout, "idle_timeout"),
+            retries=_check_count(retries, "retries", "0 or more", 0),
+            max_answer_bytes=_check_count(max_answer_bytes, "max_answer_bytes", "bytes above 0", 1),
             trust_env=not _is_loopback(httpx.URL(address).host),
         )
 
+    def deadline(self, seconds: float | None = None) -> Deadline:
+        """The deadline of a call from now; it may have less time than others."""
+        given = self.timeout if seconds is None else max(min(self.timeout, seconds), 0.0)
+        return Deadline(given, self.idle_timeout)
+
     @property
-    def http_options(self) -> dict[str, Any]:
-        """The arguments for ``httpx.Client`` and ``httpx.AsyncClient``."""
-        return {
-            "base_url": self.url,
-            "headers": self.headers,
-            # A wait for our own connection pool says nothing about the service: no limit.
-            "timeout": httpx.Timeout(self.timeout, pool=None),
-            "follow_redirects": False,
-            "trust_env": self.trust_env,
-            "verify": _authorities(self.trust_env, *map(os.environ.get, _OWN_CERTIFICATES)),
-        }
+    def tls(self) -> ssl.SSLContext:
+        """The context that verifies the service's certificate."""
+        return authorities(self.trust_env)
+
+    @property
+    def proxy(self) -> httpx.Proxy | None:
+        """The proxy of the environment for the service, if one applies."""
+        return proxy_for(httpx.URL(self.url)) if self.trust_env else None
+
+
+def authorities(trust_env: bool) -> ssl.SSLContext:
+    """The context of the authorities that are trusted here."""
+    return _authorities(trust_env, *map(os.environ.get, _OWN_CERTIFICATES))
+
+
+def proxy_for(url: httpx.URL) -> httpx.Proxy | None:
+    """The proxy of the environment for an address, if one applies."""
+    known = getproxies()
+    address = known.get(url.scheme) or known.get("all")
+    if not address or proxy_bypass(url.host) or proxy_bypass(url.netloc.decode("ascii")):
+        return None
+    return httpx.Proxy(address if "://" in address else f"http://{address}")
 
 
 @cache
@@ -128,18 +178,18 @@ def _check_key(key: Any) -> str | None:
     return text
 
 
-def _check_timeout(timeout: Any) -> float:
-    number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
-    if not number or not math.isfinite(timeout) or timeout <= 0:
-        raise InvalidParameter(f"timeout must be seconds above 0, not {timeout!r}", field="timeout")
-    return float(timeout)
+def _check_seconds(seconds: Any, name: str) -> float:
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not number or not math.isfinite(seconds) or seconds <= 0:
+        raise InvalidParameter(f"{name} must be seconds above 0, not {seconds!r}", field=name)
+    return float(seconds)
 
 
-def _check_retries(retries: Any) -> int:
+def _check_count(given: Any, name: str, wanted: str, least: int) -> int:
     try:
-        count = -1 if isinstance(retries, bool) else operator.index(retries)
+        count = -1 if isinstance(given, bool) else operator.index(given)
     except TypeError:
         count = -1
-    if count < 0:
-        raise InvalidParameter(f"retries must be 0 or more, not {retries!r}", field="retries")
+    if count < least:
+        raise InvalidParameter(f"{name} must be {wanted}, not {given!r}", field=name)
     return count

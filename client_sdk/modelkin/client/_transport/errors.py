@@ -18,6 +18,7 @@ import httpx
 
 from modelkin._http_dates import retry_after
 from modelkin._server_folder import operator_command
+from modelkin.client._transport.deadline import Deadline
 from modelkin.client._transport.messages import Request, Response, excerpt, media_type, printable
 from modelkin.errors import (
     ApiError,
@@ -98,7 +99,9 @@ def may_have_arrived(error: httpx.RequestError) -> bool:
     return not isinstance(error, _NOT_CONNECTED)
 
 
-def connection_failure(error: httpx.RequestError, request: Request, url: str) -> ConnectionFailed:
+def connection_failure(
+    error: httpx.RequestError, request: Request, url: str, deadline: Deadline
+) -> ConnectionFailed:
     """The error to raise, with a message in one line: the cause and the remedy."""
     reason = _reason(error)
     if isinstance(error, httpx.ProxyError):
@@ -114,11 +117,18 @@ def connection_failure(error: httpx.RequestError, request: Request, url: str) ->
             f"`{operator_command()}`, or set MODELKIN_URL"
         )
     if isinstance(error, httpx.TimeoutException):
-        what = "did not finish in time; give the client a longer timeout"
+        what = f"did not finish in time: {_time_limit(deadline)}"
     else:
         what = f"got no whole answer ({reason})"
     doubt = "" if request.method == "GET" else "; whether it took effect is not known"
     return ConnectionFailed(f"{request.method} {request.path} at {url} {what}{doubt}")
+
+
+def _time_limit(deadline: Deadline) -> str:
+    """The limit that ended a call, and the argument that sets it."""
+    if deadline.left <= 0 or deadline.idle >= deadline.seconds:
+        return f"it took {deadline.seconds:g} s; give the client a longer timeout"
+    return f"it was silent for {deadline.idle:g} s; give the client a longer idle_timeout"
 
 
 def _from_problem(response: Response, problem: dict[str, Any]) -> ApiError:

@@ -1,4 +1,4 @@
-"""Downloads from the hub of a learngene's owner, with a limit, and with no redirect off https.
+"""The rules of downloads from the hub of a learngene's owner, with no redirect off https.
 
 A token goes only to the server that it is for. Redirects lead to the hub's own stores, which get no
 token.
@@ -12,54 +12,25 @@ from typing import Final
 import httpx
 
 from modelkin._version import __version__
-from modelkin.client._transport.learngene_files import PartialFile
+from modelkin.client._transport.deadline import Deadline
 from modelkin.core.learngenes.references import HUGGING_FACE, HubFile, MlflowFile, Reference
 from modelkin.errors import ConnectionFailed, LearngeneMismatch
 
-__all__ = ["download", "known_token"]
+__all__ = [
+    "MAX_REDIRECTS",
+    "PART_BYTES",
+    "Parts",
+    "headers_for",
+    "is_same_origin",
+    "known_token",
+    "next_address",
+    "require_file",
+]
 
-_MAX_REDIRECTS: Final = 5
-_CHUNK_BYTES: Final = 1 << 20
-
-
-def download(
-    reference: Reference,
-    into: PartialFile,
-    *,
-    token: str | None,
-    timeout: float,
-    transport: httpx.BaseTransport | None = None,
-) -> None:
-    """Write the file that a reference names.
-
-    Args:
-        reference: the manifest's reference.
-        into: the file that takes the bytes, up to the manifest's size.
-        token: the token for the server of the reference; None for the environment's, if any.
-        timeout: seconds, for connecting and for each pause while receiving.
-        transport: a transport that carries the requests, in place of the network.
-
-    Raises:
-        LearngeneMismatch: the server has no such file, or redirects off https.
-        ConnectionFailed: the server does not answer, or fails.
-    """
-    first = url = httpx.URL(reference.address)
-    token = known_token(reference) if token is None else token
-    try:
-        with httpx.Client(timeout=timeout, transport=transport) as http:
-            for _ in range(_MAX_REDIRECTS + 1):
-                headers = _headers(token if _is_same_origin(first, url) else None)
-                with http.stream("GET", url, headers=headers) as answer:
-                    if not answer.has_redirect_location:
-                        _require_file(answer, reference)
-                        for chunk in answer.iter_bytes(_CHUNK_BYTES):
-                            into.write(chunk)
-                        return
-                    url = _next(first, url, answer.headers["location"])
-    except (httpx.RequestError, httpx.InvalidURL) as error:
-        reason = str(error) or type(error).__name__
-        raise ConnectionFailed(f"{url.host} does not give the learngene: {reason}") from error
-    raise LearngeneMismatch(f"{first.host} redirects more than {_MAX_REDIRECTS} times")
+MAX_REDIRECTS: Final = 5
+PART_BYTES: Final = 1 << 24
+"""The bytes that may take as long as a call: as many as one request of a kept file reads."""
+_IDENTITY: Final = {"", "identity"}
 
 
 def known_token(reference: Reference) -> str | None:
@@ -78,13 +49,44 @@ def known_token(reference: Reference) -> str | None:
     return (os.environ.get(name) or "").strip() or None if is_ours else None
 
 
-def _headers(token: str | None) -> dict[str, str]:
-    # No compression: the digest is of the file's own bytes.
+class Parts:
+    """The progress of a download, each part of which has the time of a call.
+
+    Args:
+        deadline: the deadline of the first part; it begins again with each.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._seen = 0
+
+    def add(self, count: int) -> None:
+        """Count the bytes that came.
+
+        Raises:
+            httpx.ReadTimeout: the part took too long.
+        """
+        part = self._seen // PART_BYTES
+        self._seen += count
+        if self._deadline.left <= 0:
+            seconds = self._deadline.seconds
+            raise httpx.ReadTimeout(f"{PART_BYTES >> 20} MiB took longer than {seconds:g} s")
+        if self._seen // PART_BYTES > part:
+            self._deadline.restart()
+
+
+def headers_for(token: str | None) -> dict[str, str]:
+    """The headers of a download: without compression, the digest is of the file's own bytes."""
     headers = {"User-Agent": f"modelkin/{__version__}", "Accept-Encoding": "identity"}
     return headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
 
 
-def _next(first: httpx.URL, url: httpx.URL, location: str) -> httpx.URL:
+def next_address(first: httpx.URL, url: httpx.URL, location: str) -> httpx.URL:
+    """The address that a redirect leads to.
+
+    Raises:
+        LearngeneMismatch: it leads off https.
+    """
     target = url.join(location)
     if target.scheme != "https" and not (first.scheme == target.scheme == "http"):
         raise LearngeneMismatch(
@@ -94,9 +96,21 @@ def _next(first: httpx.URL, url: httpx.URL, location: str) -> httpx.URL:
     return target
 
 
-def _require_file(answer: httpx.Response, reference: Reference) -> None:
+def require_file(answer: httpx.Response, reference: Reference) -> None:
+    """Refuse an answer that is not the file's bytes.
+
+    Raises:
+        LearngeneMismatch: the server has no such file, or gives it to others alone.
+        ConnectionFailed: the server fails.
+    """
     status = answer.status_code
     if status == 200:
+        coding = answer.headers.get("content-encoding", "")
+        if coding.strip().lower() not in _IDENTITY:
+            raise LearngeneMismatch(
+                f"{answer.url.host} answers a compressed file, which was not asked for: nothing "
+                f"was written"
+            )
         return
     where = f"{answer.url.host} answers {status} for {reference.address}"
     if status >= 500 or status == 429:
@@ -106,6 +120,6 @@ def _require_file(answer: httpx.Response, reference: Reference) -> None:
     raise LearngeneMismatch(f"{where}: the file is not there any more")
 
 
-def _is_same_origin(one: httpx.URL, other: httpx.URL) -> bool:
+def is_same_origin(one: httpx.URL, other: httpx.URL) -> bool:
     """Whether two addresses have one origin: scheme, host and port (RFC 6454; RFC 9110, 4.3.1)."""
     return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)

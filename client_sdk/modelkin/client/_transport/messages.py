@@ -23,6 +23,7 @@ class Request:
         path: the path from ``/v1`` on, percent-encoded.
         params: the query, not encoded yet; names may repeat.
         idempotent: whether a second one changes nothing, so that the request may be retried.
+        most: the most bytes of its answer; None for the most of the media type that it asks for.
     """
 
     method: str
@@ -31,6 +32,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes = field(default=b"", repr=False)
     idempotent: bool = False
+    most: int | None = None
 
     @property
     def target(self) -> str:

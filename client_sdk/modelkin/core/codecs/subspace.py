@@ -23,9 +23,19 @@ from modelkin.core.codecs.checks import (
 )
 from modelkin.errors import InvalidSubspace, PayloadTooLarge
 
-__all__ = ["DTYPES", "MAX_FEATURES", "WEIGHTINGS", "SubspaceArrays", "decode", "encode"]
+__all__ = [
+    "DTYPES",
+    "HEADER_BYTES",
+    "MAX_FEATURES",
+    "WEIGHTINGS",
+    "SubspaceArrays",
+    "declared_size",
+    "decode",
+    "encode",
+]
 
 _HEADER: Final = struct.Struct("<4sBBBBIfffHHI")
+HEADER_BYTES: Final = _HEADER.size
 _MAGIC: Final = b"MKSB"
 _BLOCK: Final = np.dtype([("label", "<i4"), ("columns", "<u2")])
 
@@ -90,6 +100,17 @@ def encode(arrays: SubspaceArrays, dtype: str) -> bytes:
     return with_crc(header + blocks.tobytes(), weights, columns)
 
 
+def declared_size(data: Payload) -> int:
+    """The bytes of a payload by its header, which is not verified yet."""
+    _, _, dtype, _, _, m, constant, _, _, blocks, _, total = _HEADER.unpack_from(data)
+    width = _DTYPES[dtype].itemsize if dtype in _DTYPES else 0
+    return _size(blocks, total, m + (constant != 0), width)
+
+
+def _size(blocks: int, columns: int, rows: int, width: int) -> int:
+    return _HEADER.size + blocks * _BLOCK.itemsize + columns * (4 + rows * width) + CRC_SIZE
+
+
 def decode(data: Payload, *, max_columns: int | None = None) -> SubspaceArrays:
     """Decode a payload; what the values are is not checked, but all that decides lengths is.
 
@@ -125,7 +146,7 @@ def decode(data: Payload, *, max_columns: int | None = None) -> SubspaceArrays:
             f"the subspace has {total} columns (bytes 28-31), at most {max_columns} are accepted"
         )
     dtype, rows = _DTYPES[dtype_code], m + (constant != 0)
-    size = _HEADER.size + blocks * _BLOCK.itemsize + total * (4 + rows * dtype.itemsize) + CRC_SIZE
+    size = _size(blocks, total, rows, dtype.itemsize)
     if len(data) != size:
         raise InvalidSubspace(
             f"{blocks} blocks and {total} columns of {rows} {dtype} make a payload of {size} bytes,"

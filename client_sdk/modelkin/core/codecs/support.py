@@ -24,13 +24,25 @@ from modelkin.core.codecs.checks import (
     with_crc,
 )
 from modelkin.core.codecs.frames import compressor, encode_frame, read_frame
-from modelkin.core.indices import MAX_PARAMETERS, IndexArray
+from modelkin.core.indices import MAX_PARAMETERS, IndexArray, index_dtype
 from modelkin.core.octaves import Octaves, require_octaves
 from modelkin.errors import InvalidSupport
 
-__all__ = ["SupportHeader", "declared_k", "declared_octaves", "decode", "encode", "pack_header"]
+__all__ = [
+    "HEADER_BYTES",
+    "SupportHeader",
+    "declared_bytes",
+    "declared_k",
+    "declared_octaves",
+    "declared_size",
+    "decode",
+    "encode",
+    "max_payload_size",
+    "pack_header",
+]
 
 _HEADER = struct.Struct("<4sBBHQQ32s")
+HEADER_BYTES = _HEADER.size
 _MAGIC = b"MKSP"
 _GAP_STREAM = 1
 _ORDERED = 2
@@ -124,6 +136,33 @@ def declared_octaves(data: Payload) -> int:
     """How many octaves a header declares, not verified yet: K of an ordered support, else 0."""
     ordered = len(data) >= _HEADER.size and _HEADER.unpack_from(data)[2] == _ORDERED
     return declared_k(data) if ordered else 0
+
+
+def declared_bytes(data: Payload) -> int:
+    """The bytes of the indices that a header declares, and of their octaves, not verified yet."""
+    if len(data) < _HEADER.size:
+        return 0
+    _, _, encoding, _, m, k, _ = _HEADER.unpack_from(data)
+    width: int = index_dtype(m).itemsize + (encoding == _ORDERED)
+    return int(k) * width
+
+
+def max_payload_size(num_parameters: int, k: int | None = None, *, ordered: bool = True) -> int:
+    """The most bytes of a payload of K indices; without K, of any support of M parameters.
+
+    Most are those of K = M. zstd stores what it cannot compress in blocks, with some bytes each.
+    """
+    size = num_parameters if k is None else k
+    content = gaps.max_stream_size(num_parameters, max(size, 1)) + (size if ordered else 0)
+    return _HEADER.size + content + content // 128 + 1024 + CRC_SIZE
+
+
+def declared_size(data: Payload) -> int:
+    """The most bytes of a payload by its header, which is not verified yet."""
+    _, _, encoding, _, m, k, _ = _HEADER.unpack_from(data)
+    if not 1 <= k <= m:
+        return _HEADER.size  # it is refused, whatever follows
+    return max_payload_size(m, k, ordered=encoding == _ORDERED)
 
 
 def _read_header(data: Payload) -> SupportHeader:

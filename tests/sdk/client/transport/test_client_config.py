@@ -62,6 +62,8 @@ def test_without_a_key_there_is_no_authorization(wire: Any, space_json: dict[str
         ({"timeout": 0}, "timeout"),
         ({"timeout": float("nan")}, "timeout"),
         ({"timeout": None}, "timeout"),
+        ({"idle_timeout": 0}, "idle_timeout"),
+        ({"max_answer_bytes": 0}, "max_answer_bytes"),
         ({"retries": -1}, "retries"),
         ({"retries": 1.5}, "retries"),
     ],
@@ -80,17 +82,19 @@ def test_repr_shows_the_address_alone(connect: Connect) -> None:
     assert repr(client) in {"<Client of http://kin.test>", "<AsyncClient of http://kin.test>"}
 
 
-def test_waiting_for_our_own_connections_has_no_end() -> None:
-    """The timeout bounds the service's pauses; a call that waits for its turn does not fail."""
-    timeout = Config.resolve(None, None, 5.0, 3).http_options["timeout"]
-    assert {"connect": 5.0, "read": 5.0, "write": 5.0, "pool": None} == timeout.as_dict()
+def test_a_wait_for_our_own_connections_ends_with_the_call() -> None:
+    """The idle timeout bounds the service's pauses; a call that waits for its turn has its time."""
+    timeouts = Config.resolve(None, None, 50.0, 3, 5.0).deadline().timeouts()
+    assert {"connect": 5, "read": 5, "write": 5, "pool": 50} == {
+        name: round(seconds) for name, seconds in timeouts.items()
+    }
 
 
 def test_clients_share_what_they_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     """The authorities are read once for all clients, and again where the variables name others."""
 
     def trusted() -> Any:
-        return Config.resolve("https://kin.test", None, 1, 0).http_options["verify"]
+        return Config.resolve("https://kin.test", None, 1, 0).tls
 
     first = trusted()
     assert first is trusted()

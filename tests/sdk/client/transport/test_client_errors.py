@@ -147,7 +147,7 @@ def test_a_certificate_is_not_tried_twice(wire: Any) -> None:
 @pytest.mark.parametrize(
     ("failure", "said"),
     [
-        (httpx.ReadTimeout(""), "did not finish in time; give the client a longer timeout"),
+        (httpx.ReadTimeout(""), "silent for 30 s; give the client a longer idle_timeout"),
         (httpx.RemoteProtocolError("Server disconnected"), "no whole answer (Server disconnected)"),
         (httpx.DecodingError("bad gzip"), "no whole answer (bad gzip)"),
     ],

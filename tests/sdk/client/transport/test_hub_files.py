@@ -8,7 +8,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from modelkin.client._transport.hub_files import download, known_token
+from modelkin.client._sync.downloads import download
+from modelkin.client._transport.hub_files import known_token
 from modelkin.client._transport.learngene_files import PartialFile, examine
 from modelkin.core.learngenes.manifest import LearngeneTensor
 from modelkin.core.learngenes.references import HttpsFile, HubFile, MlflowFile, Reference
@@ -37,7 +38,7 @@ def fetched(
 
     with PartialFile(path, DIGEST, len(DATA)) as partial:
         transport = httpx.MockTransport(note)
-        download(reference, partial, token=token, timeout=5, transport=transport)
+        download(reference, partial, token=token, timeout=5, idle_timeout=5, transport=transport)
         partial.finish(examined_tensors(path.parent))
     return seen
 

@@ -8,6 +8,7 @@ from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import jobs
 from modelkin.client._protocol.jobs import JobPoller, OnProgress
+from modelkin.errors import ConnectionFailed
 from modelkin.types.jobs import JobInfo
 from modelkin.types.vocabulary import JobKind, JobState, StartableJobKind
 
@@ -94,7 +95,11 @@ class AsyncJobs(AsyncResource):
         """
         poller = JobPoller(timeout, on_progress)
         while True:
-            found = await self.get(job)
+            try:
+                found = await self._connection.run(jobs.get(job), seconds=poller.seconds)
+            except ConnectionFailed:
+                poller.require_time(job)
+                raise
             interval = poller.after(found)
             if interval is None:
                 return found

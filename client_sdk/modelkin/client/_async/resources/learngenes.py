@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from modelkin.client._async.connection import AsyncConnection
+from modelkin.client._async.downloads import download
 from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import learngenes
 from modelkin.client._protocol.learngenes import AnyCluster
 from modelkin.client._transport.concurrency import async_offload
-from modelkin.client._transport.hub_files import download
 from modelkin.client._transport.learngene_files import PartialFile, examine, whole
 from modelkin.core.learngenes.references import Reference, reference_from_json
 from modelkin.errors import (
@@ -31,12 +31,14 @@ class AsyncLearngenes(AsyncResource):
 
     Args:
         connection: the client's connection.
-        timeout: seconds, for connecting to a hub and for each pause while receiving from it.
+        timeout: seconds for a hub to begin its answer, and for each 16 MiB of a file.
+        idle_timeout: seconds, for connecting to a hub and for each pause while receiving from it.
     """
 
-    def __init__(self, connection: AsyncConnection, timeout: float) -> None:
+    def __init__(self, connection: AsyncConnection, timeout: float, idle_timeout: float) -> None:
         super().__init__(connection)
         self._timeout = timeout
+        self._idle_timeout = idle_timeout
 
     async def publish(
         self,
@@ -196,7 +198,13 @@ class AsyncLearngenes(AsyncResource):
     async def _download(
         self, reference: Reference, partial: PartialFile, token: str | None
     ) -> None:
-        await async_offload(download, reference, partial, token=token, timeout=self._timeout)
+        await download(
+            reference,
+            partial,
+            token=token,
+            timeout=self._timeout,
+            idle_timeout=self._idle_timeout,
+        )
 
 
 def _reference_of(learngene: LearngeneInfo) -> Reference | None:

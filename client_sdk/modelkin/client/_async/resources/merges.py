@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -196,14 +197,15 @@ class AsyncMerges(AsyncResource):
     ) -> Merged:
         polling, seen, joined = Polling(), 0, False
         while True:
+            run = partial(self._connection.run, seconds=_seconds_until(end))
             try:
                 flow = party.join() if not joined else party.look()
-                shown = await run_flow(flow, self._connection.run, heavy=True)
+                shown = await run_flow(flow, run, heavy=True)
                 joined = True
                 if on_progress is not None and shown.revision != seen:
                     seen = shown.revision
                     on_progress(shown)
-                merged = await run_flow(party.step(shown), self._connection.run, heavy=True)
+                merged = await run_flow(party.step(shown), run, heavy=True)
                 if merged is not None:
                     return merged
                 pause = polling.after(shown)
@@ -212,6 +214,11 @@ class AsyncMerges(AsyncResource):
             if end is not None and time.monotonic() > end:
                 raise TimeoutError(f"merge {merges.name_of(merge)!r} has not ended; it goes on")
             await self._connection.sleep(pause)
+
+
+def _seconds_until(end: float | None) -> float | None:
+    """The most seconds of a request, a second at least; None for the usual ones."""
+    return None if end is None else max(end - time.monotonic(), 1.0)
 
 
 def _end_of(timeout: float | None) -> float | None:

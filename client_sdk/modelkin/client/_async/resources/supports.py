@@ -7,6 +7,7 @@ from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import supports
 from modelkin.client._protocol.uploads.patches import SupportCache
+from modelkin.client._protocol.uploads.tensor_order import LayoutCache
 from modelkin.core.blinding import Blinding
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
@@ -22,11 +23,15 @@ class AsyncSupports(AsyncResource):
     Args:
         connection: the client's connection.
         support_cache: the client's cache of supports.
+        layouts: the client's cache of layouts, with the M of spaces.
     """
 
-    def __init__(self, connection: AsyncConnection, support_cache: SupportCache) -> None:
+    def __init__(
+        self, connection: AsyncConnection, support_cache: SupportCache, layouts: LayoutCache
+    ) -> None:
         super().__init__(connection)
         self._support_cache = support_cache
+        self._layouts = layouts
 
     async def get(self, space: str, model: str, *, revision: int | None = None) -> Support:
         """Reads the support of a model.
@@ -39,8 +44,13 @@ class AsyncSupports(AsyncResource):
         Raises:
             ApiError: ``support_missing`` for a model with only a signature;
                 ``revision_not_found`` for a revision that is not kept.
+            PayloadTooLarge: the answer is longer than a support of the space's M can be, as this
+                client knows it; or it takes more than the client's ``max_answer_bytes``.
         """
-        call = supports.get_support(space, model, revision)
+        known = self._layouts.get(space)
+        m = None if known is None else known.num_parameters
+        bound = supports.SupportBound(m, self._connection.max_answer_bytes)
+        call = supports.get_support(space, model, revision, bound)
         support, etag = await self._connection.run(call)
         if revision is None:
             self._support_cache.put(space, check_model_name(model), support, etag)

@@ -14,7 +14,7 @@ from modelkin.client._protocol.calls.decoding import UnknownFormError
 from modelkin.client._transport.errors import api_error, foreign_answer
 from modelkin.client._transport.messages import Request, Response
 from modelkin.client._transport.messages import media_type as media_type_of
-from modelkin.errors import InvalidInput, ModelkinError, PayloadTooLarge, SpaceMismatch
+from modelkin.errors import InvalidInput, ModelkinError, SpaceMismatch
 from modelkin.types.paging import Page
 
 __all__ = ["Call", "answer", "content_of", "is_ready", "next_page", "read_nothing"]
@@ -43,6 +43,7 @@ def answer(call: Call[T], response: Response, url: str) -> T:
 
     Raises:
         ApiError: the service refused, or another program answers at its address.
+        PayloadTooLarge: the answer decodes to more than it may.
         ModelkinError: this version cannot read the service's answer.
     """
     request = call.request
@@ -52,7 +53,7 @@ def answer(call: Call[T], response: Response, url: str) -> T:
         raise api_error(response)
     try:
         return call.parse(response)
-    except (UnknownFormError, InvalidInput, PayloadTooLarge, SpaceMismatch) as error:
+    except (UnknownFormError, InvalidInput, SpaceMismatch) as error:
         raise ModelkinError(
             f"the service at {url} answers {request.method} {request.path} in a form that modelkin "
             f"{__version__} does not know: {error}; upgrade modelkin, or the service"

@@ -5,13 +5,14 @@ The clients send requests and sleep between attempts. Nothing here does either.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
 import httpx
 
 from modelkin.client._protocol.calls.call import Call, answer, is_ready
 from modelkin.client._transport.config import Config
+from modelkin.client._transport.deadline import Deadline
 from modelkin.client._transport.errors import connection_failure, may_have_arrived, may_retry
 from modelkin.client._transport.messages import Response
 from modelkin.client._transport.retry import Backoff
@@ -21,7 +22,7 @@ __all__ = ["Exchange", "ExchangeSettings", "Outcome"]
 
 T = TypeVar("T")
 
-Outcome: TypeAlias = httpx.Response | httpx.RequestError
+Outcome: TypeAlias = Response | httpx.RequestError
 """The outcome of an attempt: a response of any status, or a transport error."""
 
 
@@ -44,16 +45,16 @@ class ExchangeSettings:
         """The settings of a client's configuration."""
         return cls(config.url, Backoff(config.retries), VersionNotice(config.url))
 
-    def read(self, received: httpx.Response, repeated: bool = False) -> Response:
-        """A response as a plain value, after a check of the service's version."""
-        self.notice.check(received.headers)
-        return Response(received.status_code, dict(received.headers), received.content, repeated)
+    def check(self, response: Response) -> Response:
+        """A response, after a check of the service's version."""
+        self.notice.check(response.headers)
+        return response
 
     def is_ready(self, outcome: Outcome) -> bool:
         """Whether the outcome of one ``requests.ready()`` says that the service can answer."""
         if isinstance(outcome, httpx.RequestError):
             return False
-        return is_ready(self.read(outcome))
+        return is_ready(self.check(outcome))
 
 
 class Exchange(Generic[T]):
@@ -66,17 +67,21 @@ class Exchange(Generic[T]):
     Args:
         call: the request, and the reader of its answer.
         settings: the client's settings.
+        deadline: the end of the call.
     """
 
-    def __init__(self, call: Call[T], settings: ExchangeSettings) -> None:
+    def __init__(self, call: Call[T], settings: ExchangeSettings, deadline: Deadline) -> None:
         self._call = call
         self._settings = settings
+        self._deadline = deadline
         self._attempts = 0
         self._may_have_arrived = False
         self._response: Response | None = None
 
     def after(self, outcome: Outcome, jitter: float) -> float | None:
         """Seconds until the next attempt, or None if :meth:`result` has the answer.
+
+        There is no next attempt after a pause that would outlast the call.
 
         Args:
             outcome: the response to the last attempt, or the error that ended it.
@@ -89,13 +94,19 @@ class Exchange(Generic[T]):
         attempt = self._attempts
         self._attempts += 1
         if not isinstance(outcome, httpx.RequestError):
-            self._response = self._settings.read(outcome, self._may_have_arrived)
-            return backoff.after_response(request, self._response, attempt, jitter)
+            known = self._settings.check(outcome)
+            self._response = replace(known, repeated=self._may_have_arrived)
+            return self._in_time(backoff.after_response(request, known, attempt, jitter))
         pause = backoff.after_failure(request, attempt, jitter) if may_retry(outcome) else None
+        pause = self._in_time(pause)
         if pause is None:
-            raise connection_failure(outcome, request, self._settings.url) from outcome
+            url = self._settings.url
+            raise connection_failure(outcome, request, url, self._deadline) from outcome
         self._may_have_arrived = self._may_have_arrived or may_have_arrived(outcome)
         return pause
+
+    def _in_time(self, pause: float | None) -> float | None:
+        return None if pause is None or pause >= self._deadline.left else pause
 
     @property
     def size(self) -> int:

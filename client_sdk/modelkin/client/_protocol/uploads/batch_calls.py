@@ -14,6 +14,7 @@ from modelkin.client._protocol.calls.decoding import UnknownFormError, decode
 from modelkin.client._protocol.calls.flows import Flow
 from modelkin.client._protocol.calls.requests import ALWAYS, space_path
 from modelkin.client._protocol.uploads.lines import Chunk
+from modelkin.client._transport.bounds import MAX_JSON_BYTES
 from modelkin.client._transport.messages import Request, Response
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
@@ -25,6 +26,8 @@ from modelkin.types.vocabulary import BulkStatus
 __all__ = ["put_alone", "put_chunk"]
 
 _JSONL: Final = "application/jsonl"
+_MAX_RESULT_BYTES: Final = 1 << 16
+"""The most bytes of the result of one item, on average."""
 _ITEM_REFUSALS: Final = frozenset({409, 413, 422})
 """Statuses that concern one model, so that the upload goes on."""
 
@@ -34,7 +37,8 @@ def _put_batch(space: str, lines: bytes, names: Sequence[str]) -> Call[tuple[Bul
     headers = {"Accept": _JSONL, "Content-Type": _JSONL}
     path = f"{space_path(space)}/batch"
     # Each line is stored as by a PUT: the same lines again change nothing.
-    request = Request("POST", path, (), headers, lines, idempotent=True)
+    most = min(MAX_JSON_BYTES, len(names) * _MAX_RESULT_BYTES)
+    request = Request("POST", path, (), headers, lines, idempotent=True, most=most)
     return Call(request, lambda r: _read_results(r, names))
 
 

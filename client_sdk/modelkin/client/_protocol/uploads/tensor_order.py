@@ -47,7 +47,12 @@ class LayoutCache:
     def put(self, info: SpaceInfo) -> TensorOrder:
         """Remembers the tensors of a space."""
         found = TensorOrder(
-            info.name, info.layout, tuple(info.exclude), info.blinding, info.ordered
+            info.name,
+            info.layout,
+            tuple(info.exclude),
+            info.blinding,
+            info.ordered,
+            info.num_parameters,
         )
         with self._lock:
             self._known[info.name] = found

@@ -9,6 +9,7 @@ from modelkin.client._protocol import jobs
 from modelkin.client._protocol.jobs import JobPoller, OnProgress
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
+from modelkin.errors import ConnectionFailed
 from modelkin.types.jobs import JobInfo
 from modelkin.types.vocabulary import JobKind, JobState, StartableJobKind
 
@@ -95,7 +96,11 @@ class Jobs(Resource):
         """
         poller = JobPoller(timeout, on_progress)
         while True:
-            found = self.get(job)
+            try:
+                found = self._connection.run(jobs.get(job), seconds=poller.seconds)
+            except ConnectionFailed:
+                poller.require_time(job)
+                raise
             interval = poller.after(found)
             if interval is None:
                 return found

@@ -10,10 +10,10 @@ from pathlib import Path
 from modelkin.client._protocol import learngenes
 from modelkin.client._protocol.learngenes import AnyCluster
 from modelkin.client._sync.connection import Connection
+from modelkin.client._sync.downloads import download
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
 from modelkin.client._transport.concurrency import offload
-from modelkin.client._transport.hub_files import download
 from modelkin.client._transport.learngene_files import PartialFile, examine, whole
 from modelkin.core.learngenes.references import Reference, reference_from_json
 from modelkin.errors import (
@@ -32,12 +32,14 @@ class Learngenes(Resource):
 
     Args:
         connection: the client's connection.
-        timeout: seconds, for connecting to a hub and for each pause while receiving from it.
+        timeout: seconds for a hub to begin its answer, and for each 16 MiB of a file.
+        idle_timeout: seconds, for connecting to a hub and for each pause while receiving from it.
     """
 
-    def __init__(self, connection: Connection, timeout: float) -> None:
+    def __init__(self, connection: Connection, timeout: float, idle_timeout: float) -> None:
         super().__init__(connection)
         self._timeout = timeout
+        self._idle_timeout = idle_timeout
 
     def publish(
         self,
@@ -193,7 +195,13 @@ class Learngenes(Resource):
             offload(partial.write, self._connection.run(part))
 
     def _download(self, reference: Reference, partial: PartialFile, token: str | None) -> None:
-        offload(download, reference, partial, token=token, timeout=self._timeout)
+        download(
+            reference,
+            partial,
+            token=token,
+            timeout=self._timeout,
+            idle_timeout=self._idle_timeout,
+        )
 
 
 def _reference_of(learngene: LearngeneInfo) -> Reference | None:

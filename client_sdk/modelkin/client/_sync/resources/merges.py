@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -197,14 +198,15 @@ class Merges(Resource):
     ) -> Merged:
         polling, seen, joined = Polling(), 0, False
         while True:
+            run = partial(self._connection.run, seconds=_seconds_until(end))
             try:
                 flow = party.join() if not joined else party.look()
-                shown = run_flow(flow, self._connection.run, heavy=True)
+                shown = run_flow(flow, run, heavy=True)
                 joined = True
                 if on_progress is not None and shown.revision != seen:
                     seen = shown.revision
                     on_progress(shown)
-                merged = run_flow(party.step(shown), self._connection.run, heavy=True)
+                merged = run_flow(party.step(shown), run, heavy=True)
                 if merged is not None:
                     return merged
                 pause = polling.after(shown)
@@ -213,6 +215,11 @@ class Merges(Resource):
             if end is not None and time.monotonic() > end:
                 raise TimeoutError(f"merge {merges.name_of(merge)!r} has not ended; it goes on")
             self._connection.sleep(pause)
+
+
+def _seconds_until(end: float | None) -> float | None:
+    """The most seconds of a request, a second at least; None for the usual ones."""
+    return None if end is None else max(end - time.monotonic(), 1.0)
 
 
 def _end_of(timeout: float | None) -> float | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from modelkin._validation import check_model_name
 from modelkin.client._protocol import supports
 from modelkin.client._protocol.uploads.patches import SupportCache
+from modelkin.client._protocol.uploads.tensor_order import LayoutCache
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.resource import Resource
 from modelkin.core.blinding import Blinding
@@ -23,11 +24,15 @@ class Supports(Resource):
     Args:
         connection: the client's connection.
         support_cache: the client's cache of supports.
+        layouts: the client's cache of layouts, with the M of spaces.
     """
 
-    def __init__(self, connection: Connection, support_cache: SupportCache) -> None:
+    def __init__(
+        self, connection: Connection, support_cache: SupportCache, layouts: LayoutCache
+    ) -> None:
         super().__init__(connection)
         self._support_cache = support_cache
+        self._layouts = layouts
 
     def get(self, space: str, model: str, *, revision: int | None = None) -> Support:
         """Reads the support of a model.
@@ -40,8 +45,13 @@ class Supports(Resource):
         Raises:
             ApiError: ``support_missing`` for a model with only a signature;
                 ``revision_not_found`` for a revision that is not kept.
+            PayloadTooLarge: the answer is longer than a support of the space's M can be, as this
+                client knows it; or it takes more than the client's ``max_answer_bytes``.
         """
-        call = supports.get_support(space, model, revision)
+        known = self._layouts.get(space)
+        m = None if known is None else known.num_parameters
+        bound = supports.SupportBound(m, self._connection.max_answer_bytes)
+        call = supports.get_support(space, model, revision, bound)
         support, etag = self._connection.run(call)
         if revision is None:
             self._support_cache.put(space, check_model_name(model), support, etag)
