@@ -89,6 +89,7 @@ from app.tenancy.auth.rate_limits import RateLimits
 from app.tenancy.auth.records import Tenant
 from app.tenancy.auth.service import Authenticator, KeyService
 from app.tenancy.auth.tenants import noise_key
+from app.tenancy.auth.visitor_sessions import VisitorSessions
 from app.tenancy.idempotency.service import IdempotencyService
 from app.tenancy.quotas.service import QuotaService, default_quotas
 from app.webhooks import jobs as webhooks
@@ -188,8 +189,13 @@ def _forgetting(stores: Stores, buckets: BucketService) -> list[Callable[[int], 
 
 def _add_auth(services: Container) -> None:
     keys = services.add(KeyService())
-    required = services[Settings].keys_required
-    services.add(Authenticator(services[Database], keys, services[Tenant], keys_required=required))
+    database, settings = services[Database], services[Settings]
+    sessions = services.add(VisitorSessions(database, timedelta(seconds=settings.session_seconds)))
+    services.add(
+        Authenticator(
+            database, keys, sessions, services[Tenant], keys_required=settings.keys_required
+        )
+    )
     services.add(IdempotencyService(services[Database], services[Secrets]))
 
 
@@ -353,6 +359,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
                 "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
                 "uses of keys": services[Authenticator].write_uses,
                 "idempotency keys": services[IdempotencyService].prune,
+                "sessions of visitors": services[VisitorSessions].prune,
                 "queries of public spaces": services[QueryBudgets].prune,
             },
         )

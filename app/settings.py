@@ -159,6 +159,9 @@ class Settings(DataPlaces, BaseSettings):
         gt=0,
         description="time between two rounds that free what deleted spaces and models leave",
     )
+    session_seconds: float = Field(
+        43_200.0, ge=60, le=2_592_000, description="the longest that a visitor stays signed in"
+    )
     rate_limit: int | None = Field(
         None,
         ge=1,

@@ -1,8 +1,9 @@
-"""Sessions of visitors: a cookie holds the key, for this service alone and until the browser ends.
+"""Cookies of sessions: one holds the token of a session, for this service alone.
 
 Scripts cannot read it (``HttpOnly``), no request of another site carries it (``SameSite=Strict``),
-and no address or storage of the browser ever holds it. It is as good as the key: it ends when the
-key expires or is revoked. Requests that come with it are those of the key, at the same limits.
+and no address or storage of the browser ever holds it. It ends with the browser, and its session
+before that where its time is over, its visitor signs out, or its key expires or is revoked.
+Requests that come with it are those of the key, at the same limits.
 """
 
 from __future__ import annotations
@@ -14,15 +15,21 @@ from fastapi import Request, Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["COOKIE", "SignInMiddleware", "begin", "end", "own_path"]
+from app.tenancy.auth.dependencies import VISITOR
 
-COOKIE: Final = "modelkin_key"
+__all__ = ["COOKIE", "SignInMiddleware", "begin", "end", "own_path", "token"]
+
+COOKIE: Final = "modelkin_session"
+_OF_THE_HOST: Final = f"__Host-{COOKIE}"
+"""Its name where TLS comes to the service: no other host, port or page without TLS can set that."""
+_LEFT: Final = "modelkin_key"
+"""The cookie of versions before sessions, which held the key itself."""
 _SAFE: Final = frozenset({"GET", "HEAD"})
 _OWN: Final = "same-origin"
 
 
 class SignInMiddleware:
-    """Shows the key of a session to ``app`` as if it stood in the ``Authorization`` header.
+    """Shows the token of a session to ``app`` as if it stood in the ``Authorization`` header.
 
     Pure ASGI, inside of ``BrowserMiddleware``, which refuses changes that other origins ask for. A
     change with a session must moreover say that it comes from a page of this service.
@@ -33,28 +40,46 @@ class SignInMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            key = _key(Headers(scope=scope), scope["method"])
-            if key is not None:
-                shown = (b"authorization", b"Bearer " + key.encode("latin-1", "replace"))
+            headers = Headers(scope=scope)
+            found = token(scope)
+            if found and "authorization" not in headers and _may_use(headers, scope["method"]):
+                shown = (b"authorization", (VISITOR + found).encode("latin-1", "replace"))
                 scope = {**scope, "headers": [*scope["headers"], shown]}
         await self._app(scope, receive, send)
 
 
-def begin(request: Request, response: Response, key: str) -> None:
-    """Begin a session with a key that was checked."""
+def begin(request: Request, response: Response, token: str) -> None:
+    """Give the browser the token of a session, and take from it what is left of older versions."""
     response.set_cookie(
-        COOKIE,
-        key,
+        _name(request.scope),
+        token,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
-        path=_root(request),
+        secure=request.scope["scheme"] == "https",
+        path=_root(request.scope),
     )
+    response.delete_cookie(_LEFT, path=_root(request.scope))
 
 
 def end(request: Request, response: Response) -> None:
-    """End the session."""
-    response.delete_cookie(COOKIE, httponly=True, samesite="strict", path=_root(request))
+    """Take the cookie of a session from the browser."""
+    response.delete_cookie(
+        _name(request.scope),
+        httponly=True,
+        samesite="strict",
+        secure=request.scope["scheme"] == "https",
+        path=_root(request.scope),
+    )
+
+
+def token(scope: Scope) -> str | None:
+    """The token in the cookie of a request, or None."""
+    try:
+        cookies = SimpleCookie(Headers(scope=scope).get("cookie", ""))
+    except CookieError:
+        return None
+    found = cookies.get(_name(scope))
+    return None if found is None else found.value
 
 
 def own_path(path: str) -> str:
@@ -63,22 +88,19 @@ def own_path(path: str) -> str:
     return path if is_own and path.isprintable() else "/"
 
 
-def _root(request: Request) -> str:
-    """The path below which all of the service is: its neighbours on a host never get the key."""
-    prefix: str = request.scope.get("app_root_path", "")
+def _root(scope: Scope) -> str:
+    """The path below which all of the service is: its neighbours on a host never get the cookie."""
+    prefix: str = scope.get("app_root_path", "")
     return prefix or "/"
 
 
-def _key(headers: Headers, method: str) -> str | None:
-    if "authorization" in headers or "cookie" not in headers:
-        return None
-    if method not in _SAFE and not _is_own(headers):
-        return None
-    try:
-        cookies = SimpleCookie(headers["cookie"])
-    except CookieError:
-        return None
-    return cookies[COOKIE].value if COOKIE in cookies else None
+def _name(scope: Scope) -> str:
+    return _OF_THE_HOST if scope["scheme"] == "https" and _root(scope) == "/" else COOKIE
+
+
+def _may_use(headers: Headers, method: str) -> bool:
+    """Whether a request may be that of a session: one that changes something says its origin."""
+    return method in _SAFE or _is_own(headers)
 
 
 def _is_own(headers: Headers) -> bool:

@@ -28,6 +28,7 @@ from app.tenancy.auth.service import Authenticator
 __all__ = [
     "AUTHENTICATED",
     "REFUSALS",
+    "VISITOR",
     "AdminContext",
     "CallerContext",
     "KeyedContext",
@@ -40,19 +41,27 @@ __all__ = [
     "tenant_record",
 ]
 
+VISITOR: Final = "Session "
+"""What ``Authorization`` begins with where the explorer has put the token of a session there."""
+
 
 def identify(request: Request) -> Identity:
     """The holder of the request's key, looked up once a request.
 
     Raises:
-        Unauthorized: a key is required, and the request has none or an invalid one.
+        Unauthorized: a key is required, and the request has none or an invalid one, or the session
+            is over that stands for one.
     """
     authenticator = services_of(request)[Authenticator]
     if not authenticator.keys_required:
         return authenticator.default
     if not hasattr(request.state, "identity"):
-        key = _presented_key(request.headers.get("authorization", ""))
-        request.state.identity = authenticator.identify(key)
+        header = request.headers.get("authorization", "")
+        if header.startswith(VISITOR):
+            found = authenticator.identify_visitor(header.removeprefix(VISITOR))
+        else:
+            found = authenticator.identify(_presented_key(header))
+        request.state.identity = found
     identity: Identity = request.state.identity
     return identity
 

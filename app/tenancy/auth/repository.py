@@ -1,4 +1,4 @@
-"""Queries over API keys."""
+"""Queries over API keys, and over the sessions of visitors that have one."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.infra.db.database import Reader, Writer
 from app.infra.db.pagination import decode_number_cursor, page_length, page_of
-from app.infra.db.tables.tenants import ApiKeyRow, TenantRow
+from app.infra.db.tables.tenants import ApiKeyRow, TenantRow, VisitorSessionRow
 from app.infra.errors import KeyNotFound
 from app.tenancy.auth.records import KEY_PREFIX_LENGTH, KeyRecord, Tenant
 from modelkin.types.paging import Page
@@ -20,13 +20,18 @@ from modelkin.types.paging import Page
 __all__ = [
     "any_key",
     "count_usable",
+    "end_oldest_sessions",
+    "end_session",
     "find_key",
+    "find_key_of_session",
     "get_key",
     "insert_key",
+    "insert_visitor_session",
     "keys_beginning",
     "list_keys",
     "note_uses",
     "page_of_keys",
+    "prune_sessions",
     "revoke_key",
     "usable_keys",
 ]
@@ -163,6 +168,48 @@ def revoke_key(
         .returning(ApiKeyRow.id)
     )
     return done.first() is not None
+
+
+def insert_visitor_session(
+    session: Writer, tenant: Tenant, key_id: int, *, sha256: bytes, expires_at: datetime
+) -> None:
+    """Store a new session of the holder of a key."""
+    session.add(
+        VisitorSessionRow(tenant_id=tenant.id, key_id=key_id, sha256=sha256, expires_at=expires_at)
+    )
+    session.flush()
+
+
+def find_key_of_session(session: Reader, sha256: bytes, now: datetime) -> KeyRecord | None:
+    """The key of the session with this hash; None if the session or the key is over."""
+    open_ones = _keys().join(VisitorSessionRow, VisitorSessionRow.key_id == ApiKeyRow.id)
+    query = open_ones.where(VisitorSessionRow.sha256 == sha256, VisitorSessionRow.expires_at > now)
+    found = session.execute(query.where(_usable(now))).first()
+    return None if found is None else _record(found[0], Tenant(id=found[1].id, name=found[1].name))
+
+
+def end_session(session: Writer, sha256: bytes) -> None:
+    """Delete the session with this hash."""
+    session.execute(delete(VisitorSessionRow).where(VisitorSessionRow.sha256 == sha256))
+
+
+def end_oldest_sessions(session: Writer, key_id: int, *, kept: int) -> None:
+    """Delete the sessions of a key but its newest ones."""
+    own = select(VisitorSessionRow.id).where(VisitorSessionRow.key_id == key_id)
+    newest = own.order_by(VisitorSessionRow.id.desc()).limit(kept)
+    session.execute(
+        delete(VisitorSessionRow).where(
+            VisitorSessionRow.key_id == key_id, VisitorSessionRow.id.not_in(newest)
+        )
+    )
+
+
+def prune_sessions(session: Writer, now: datetime, limit: int) -> int:
+    """Delete sessions whose time is over; returns how many were."""
+    over = select(VisitorSessionRow.id).where(VisitorSessionRow.expires_at <= now)
+    oldest = over.order_by(VisitorSessionRow.expires_at).limit(limit)
+    gone = delete(VisitorSessionRow).where(VisitorSessionRow.id.in_(oldest))
+    return len(session.execute(gone.returning(VisitorSessionRow.id)).all())
 
 
 def _usable(now: datetime) -> ColumnElement[bool]:

@@ -12,7 +12,7 @@ import hmac
 import secrets
 import string
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from app.infra.db.database import Database, Reader, Writer
@@ -23,6 +23,7 @@ from app.tenancy.auth import repository
 from app.tenancy.auth.records import KEY_MARK, KEY_PREFIX_LENGTH, Identity, KeyRecord, Tenant
 from app.tenancy.auth.tenants import ensure_tenant
 from app.tenancy.auth.uses import KeyUses
+from app.tenancy.auth.visitor_sessions import VisitorSessions
 from modelkin._validation import check_space_name
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
@@ -209,15 +210,23 @@ class Authenticator:
     Args:
         database: holds the keys.
         keys: checks them.
+        sessions: checks the sessions of visitors.
         tenant: every caller's, where keys are not required.
         keys_required: whether a caller needs a key.
     """
 
     def __init__(
-        self, database: Database, keys: KeyService, tenant: Tenant, *, keys_required: bool
+        self,
+        database: Database,
+        keys: KeyService,
+        sessions: VisitorSessions,
+        tenant: Tenant,
+        *,
+        keys_required: bool,
     ) -> None:
         self._database = database
         self._keys = keys
+        self._sessions = sessions
         self._uses = KeyUses(database)
         self.keys_required = keys_required
         self.default = Identity(tenant, frozenset(SCOPES))
@@ -232,8 +241,19 @@ class Authenticator:
         Raises:
             Unauthorized: the key is not valid.
         """
+        return self._identify(self._keys.check, key)
+
+    def identify_visitor(self, token: str) -> Identity:
+        """Return the tenant and scopes of the key of a session, by its token.
+
+        Raises:
+            Unauthorized: the session or its key is over.
+        """
+        return self._identify(self._sessions.check, token)
+
+    def _identify(self, check: Callable[[Reader, str], KeyRecord], shown: str) -> Identity:
         with every_tenant(), self._database.reading() as session:
-            record = self._keys.check(session, key)
+            record = check(session, shown)
         self._uses.note(record)
         return Identity(record.tenant, record.scopes, record.id, record.prefix)
 

@@ -1,4 +1,4 @@
-"""``/sign-in``: takes a key, where keys are required, and keeps it as the visitor's session."""
+"""``/sign-in``: takes a key, where keys are required, and begins a session of its holder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from app.infra.errors import Unauthorized
 from app.infra.http.requests.bodies import BodyLimits, read_body
 from app.infra.http.services import Service
 from app.tenancy.auth.rate_limits import RateLimits
+from app.tenancy.auth.records import Identity
 from app.tenancy.auth.service import Authenticator
+from app.tenancy.auth.visitor_sessions import VisitorSessions
 from app.ui import sign_in_cookie
 from app.ui.rendering import PageRoutes, render
 
@@ -45,35 +47,38 @@ def begin(
     request: Request,
     authenticator: Service[Authenticator],
     rates: Service[RateLimits],
+    sessions: Service[VisitorSessions],
     form: Annotated[Mapping[str, str], Depends(_form)],
 ) -> Response:
     """Begins a session with the key of the form, and leads back to the page that was wanted."""
     key, wanted = form.get("key", "").strip(), sign_in_cookie.own_path(form.get("next", "/"))
     try:
-        _check(authenticator, rates, _address(request), key)
+        holder = _check(authenticator, rates, _address(request), key)
     except Unauthorized as error:
         return render(request, "sign_in.html", status=401, next=wanted, wrong=str(error))
     answer = RedirectResponse(wanted, 303)
-    sign_in_cookie.begin(request, answer, key)
+    sign_in_cookie.begin(request, answer, sessions.begin(holder))
     return answer
 
 
 @routes.post("/sign-out")
-def end(request: Request) -> Response:
-    """Ends the session."""
+def end(request: Request, sessions: Service[VisitorSessions]) -> Response:
+    """Ends the session, in every process."""
     answer = RedirectResponse("/sign-in", 303)
+    if (token := sign_in_cookie.token(request.scope)) is not None:
+        sessions.end(token)
     sign_in_cookie.end(request, answer)
     return answer
 
 
-def _check(authenticator: Authenticator, rates: RateLimits, address: str, key: str) -> None:
-    """Raise what a request with this key would; wrong keys count as they do there."""
+def _check(authenticator: Authenticator, rates: RateLimits, address: str, key: str) -> Identity:
+    """Return the holder of a key, or raise what a request with it would; wrong keys count alike."""
     if not key:
         raise Unauthorized("no key was entered")
     credentials = f"Bearer {key}"
     rates.check_tries(address, credentials)
     try:
-        authenticator.identify(key)
+        return authenticator.identify(key)
     except Unauthorized:
         rates.note_bad(address, credentials)
         raise

@@ -1,14 +1,17 @@
-"""Sign-in: a key becomes a cookie that opens pages and the API, for this service's pages alone."""
+"""Sign-in: a key begins a session, whose cookie opens pages and the API, for own pages alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from http.cookies import SimpleCookie
 
 import httpx
 import pytest
+from fastapi import Request, Response
 
+from app.ui import sign_in_cookie
 from app.ui.sign_in_cookie import COOKIE, own_path
-from tests.app.tenancy.auth.test_keys import new_key
+from tests.app.tenancy.auth.test_keys import keys, new_key
 from tests.support.servers.server_process import Server
 
 OWN = {"Sec-Fetch-Site": "same-origin"}
@@ -23,6 +26,15 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     assert running.stop() == 0
 
 
+@pytest.fixture(scope="module")
+def other(locked: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Another service on the same database."""
+    running = Server(tmp_path_factory.mktemp("other"), "--auth=required")
+    running.database_url, running.blobs = locked.database_url, locked.blobs
+    yield running.start()
+    assert running.stop() == 0
+
+
 @pytest.fixture
 def visitor(locked: Server) -> Iterator[httpx.Client]:
     """A browser without a session."""
@@ -33,6 +45,18 @@ def visitor(locked: Server) -> Iterator[httpx.Client]:
 def sign_in(visitor: httpx.Client, key: str, wanted: str = "/") -> httpx.Response:
     """Send the form."""
     return visitor.post("/sign-in", data={"key": key, "next": wanted})
+
+
+def token(server: Server, key: str | None = None) -> str:
+    """The token of a new session."""
+    with httpx.Client(base_url=server.url, trust_env=False, headers=OWN) as client:
+        assert 303 == sign_in(client, key or new_key(server)).status_code
+        return str(client.cookies[COOKIE])
+
+
+def sent(cookies: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a page of this service, with cookies."""
+    return {**OWN, "Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())}
 
 
 def test_a_page_without_a_key_asks_for_one(visitor: httpx.Client) -> None:
@@ -53,7 +77,8 @@ def test_a_key_opens_pages_and_the_api(locked: Server, visitor: httpx.Client) ->
     cookie = answer.headers["Set-Cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
-    assert "max-age" not in cookie
+    assert "max-age" not in cookie.partition("modelkin_key")[0]
+    assert key not in str(answer.headers)
     assert 200 == visitor.get("/").status_code
     assert "Sign out" in visitor.get("/").text
     assert 200 == visitor.get("/v1/spaces").status_code
@@ -68,7 +93,8 @@ def test_a_session_changes_things_from_own_pages_alone(
 ) -> None:
     """A request that does not say that a page of this service sent it, is one without a key."""
     with httpx.Client(base_url=locked.url, trust_env=False) as client:
-        client.cookies.set(COOKIE, new_key(locked))
+        client.cookies.set(COOKIE, token(locked))
+        assert 200 == client.get("/v1/spaces").status_code
         body = {"name": "forged", "num_parameters": 10}
         answer = client.post("/v1/spaces", json=body, headers=headers)
         assert answer.status_code in {401, 403}
@@ -86,11 +112,81 @@ def test_a_wrong_key_is_said(visitor: httpx.Client) -> None:
 
 
 def test_signing_out_ends_the_session(locked: Server, visitor: httpx.Client) -> None:
-    """The cookie is gone, and pages ask for a key again."""
-    visitor.cookies.set(COOKIE, new_key(locked))
+    """The cookie is gone, its token opens nothing any more, and pages ask for a key again."""
+    kept = token(locked)
+    visitor.cookies.set(COOKIE, kept)
+    assert 200 == visitor.get("/").status_code
     answer = visitor.post("/sign-out")
     assert (303, "/sign-in") == (answer.status_code, answer.headers["Location"])
     assert "max-age=0" in answer.headers["Set-Cookie"].lower()
+    visitor.cookies.set(COOKIE, kept)
+    page = visitor.get("/", headers=BROWSER)
+    assert (401, True) == (page.status_code, "This session is over: sign in again." in page.text)
+    assert 401 == visitor.get("/v1/spaces").status_code
+    assert 303 == visitor.post("/sign-out").status_code
+
+
+def test_signing_out_holds_in_every_process(locked: Server, other: Server) -> None:
+    """Two services on one database: a session of one is one of the other, until one ends it."""
+    cookies = {COOKIE: token(locked)}
+    urls = [f"{each.url}/v1/spaces" for each in (locked, other)]
+    assert [200, 200] == [httpx.get(url, headers=sent(cookies)).status_code for url in urls]
+    httpx.post(f"{other.url}/sign-out", headers=sent(cookies))
+    assert [401, 401] == [httpx.get(url, headers=sent(cookies)).status_code for url in urls]
+
+
+def test_a_session_ends_with_its_key(locked: Server) -> None:
+    """Revoking the key ends it at once, and no other key's session."""
+    key = new_key(locked)
+    ended, others = {COOKIE: token(locked, key)}, {COOKIE: token(locked)}
+    assert 0 == keys(locked.database_url, "revoke", key[:11]).returncode
+    url = f"{locked.url}/v1/spaces"
+    assert 401 == httpx.get(url, headers=sent(ended)).status_code
+    assert 200 == httpx.get(url, headers=sent(others)).status_code
+
+
+def test_a_cookie_of_an_old_version_opens_nothing(locked: Server) -> None:
+    """It held the key itself: its visitor is asked to sign in, and then it is deleted."""
+    key = new_key(locked)
+    for name in ("modelkin_key", COOKIE):
+        answer = httpx.get(f"{locked.url}/", headers={**BROWSER, **sent({name: key})})
+        assert (401, True) == (answer.status_code, "<h1>Sign in</h1>" in answer.text)
+    with httpx.Client(base_url=locked.url, trust_env=False, headers=OWN) as client:
+        client.cookies.set("modelkin_key", key, domain="127.0.0.1")
+        sign_in(client, key)
+        assert [COOKIE] == list(client.cookies)
+
+
+def test_a_token_is_no_key(locked: Server) -> None:
+    """As Bearer or Basic it opens nothing."""
+    shown = token(locked)
+    for headers in ({"Authorization": f"Bearer {shown}"}, sent({"modelkin_key": shown})):
+        assert 401 == httpx.get(f"{locked.url}/v1/spaces", headers=headers).status_code
+
+
+@pytest.mark.parametrize(
+    ("scheme", "prefix", "name", "is_secure"),
+    [
+        ("http", "", "modelkin_session", False),
+        ("http", "/kin", "modelkin_session", False),
+        ("https", "", "__Host-modelkin_session", True),
+        ("https", "/kin", "modelkin_session", True),
+    ],
+)
+def test_a_cookie_belongs_to_the_service_alone(
+    scheme: str, prefix: str, name: str, is_secure: bool
+) -> None:
+    """Behind TLS no other host can set it; below a path no neighbour gets it."""
+    scope = {"type": "http", "scheme": scheme, "app_root_path": prefix, "headers": []}
+    begun, ended = Response(), Response()
+    sign_in_cookie.begin(Request(scope), begun, "t")
+    sign_in_cookie.end(Request(scope), ended)
+    for answer in (begun, ended):
+        cookie = SimpleCookie(answer.headers.getlist("set-cookie")[0])[name]
+        assert (prefix or "/", is_secure) == (cookie["path"], bool(cookie["secure"]))
+        assert (True, "strict") == (cookie["httponly"], cookie["samesite"])
+    asked = {**scope, "headers": [(b"cookie", f"{COOKIE}=planted; {name}=t".encode())]}
+    assert "t" == sign_in_cookie.token(asked)
 
 
 def test_a_link_of_another_site_opens_again(locked: Server) -> None:

@@ -1,4 +1,4 @@
-"""Tables of the installation, its tenants, their API keys and idempotency keys."""
+"""Tables of the installation, its tenants, their API keys, sessions and idempotency keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from app.infra.db.tables.base import Base, Id, Moment, Name
 
-__all__ = ["ApiKeyRow", "IdempotencyKeyRow", "InstallationRow", "TenantRow"]
+__all__ = ["ApiKeyRow", "IdempotencyKeyRow", "InstallationRow", "TenantRow", "VisitorSessionRow"]
 
 
 class InstallationRow(Base):
@@ -68,6 +68,23 @@ class ApiKeyRow(Base):
     revoked_at: Mapped[datetime | None] = mapped_column(Moment)
     last_used_at: Mapped[datetime | None] = mapped_column(Moment)
     """The hour of its last use, as far as it is written down."""
+
+
+class VisitorSessionRow(Base):
+    """A session of a visitor of the explorer: the SHA-256 of its token, its key and its end."""
+
+    __tablename__ = "visitor_sessions"
+    __table_args__ = (
+        UniqueConstraint("sha256"),
+        Index(None, "key_id", "id"),
+        Index(None, "expires_at"),
+    )
+
+    id: Mapped[int] = mapped_column(Id, primary_key=True)
+    tenant_id: Mapped[int] = mapped_column(ForeignKey("tenants.id"))
+    key_id: Mapped[int] = mapped_column(ForeignKey("api_keys.id", ondelete="CASCADE"))
+    sha256: Mapped[bytes] = mapped_column(LargeBinary(32))
+    expires_at: Mapped[datetime] = mapped_column(Moment)
 
 
 class IdempotencyKeyRow(Base):
