@@ -22,6 +22,8 @@ from numba import types
 from numba.core import event
 from numba.extending import intrinsic
 
+from modelkin.core.kernels.writers import is_trusted
+
 __all__ = [
     "NotKept",
     "between64",
@@ -58,20 +60,28 @@ if _CONFIG.CPU_FEATURES is None and _HOST != widen(_HOST):
 def compile_loop(function: Callable[..., Any]) -> Any:
     """Compile a function at its first call for some types of arguments, or load what was kept.
 
-    Loops may call each other. They hold no lock on the interpreter.
+    Loops may call each other. They hold no lock on the interpreter. What is kept is code, so a
+    folder that another user may write is not used.
     """
     compiler: Any = numba.njit(nogil=True, error_model="numpy")
     keeping: Any = numba.njit(nogil=True, error_model="numpy", cache=True)
     try:
-        return keeping(function)
-    except RuntimeError:  # there is no folder that can be written
-        say_that_none_are_kept()
-        return compiler(function)
+        loop = keeping(function)
+        if is_trusted(loop.stats.cache_path, function.__code__.co_filename):
+            return loop
+        say_that_none_are_kept(f"another user may write in {loop.stats.cache_path}")
+    except (RuntimeError, OSError):  # there is no folder that can be written, or read
+        say_that_none_are_kept("no folder can be written")
+    return compiler(function)
 
 
 @cache
-def say_that_none_are_kept() -> None:
-    log.warning("each process compiles its own kernels: set NUMBA_CACHE_DIR to a writable folder")
+def say_that_none_are_kept(why: str) -> None:
+    log.warning(
+        "each process compiles its own kernels, since %s: set NUMBA_CACHE_DIR to a folder of this "
+        "user alone",
+        why,
+    )
 
 
 class NotKept(Exception):
