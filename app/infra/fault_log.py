@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from app.infra.errors import explain
+from app.infra.errors import explain, is_announced
 from modelkin.errors import ModelkinError
 
 __all__ = ["FaultLog"]
@@ -43,7 +43,12 @@ class FaultLog:
         self._lock = threading.Lock()
 
     def note(self, error: ModelkinError) -> None:
-        """Log a line about ``error``, or count it towards the next one about its cause."""
+        """Log a line about ``error``, or count it towards the next one about its cause.
+
+        An outage that its store has announced gets no further line.
+        """
+        if is_announced(error):
+            return
         key, now = (type(error).__name__, str(error)), self._clock()
         with self._lock:
             cause = self._causes.get(key)

@@ -20,6 +20,7 @@ from app.infra.errors import (
     MergeClosed,
     MergeExists,
     MergeNotFound,
+    Unavailable,
 )
 from app.jobs.records import JobRecord
 from app.jobs.service import Progress
@@ -282,6 +283,8 @@ class MergeService:
         for merge_id in (*old, *late):
             try:
                 self._clean_up(merge_id)
+            except Unavailable:  # all others would meet the same
+                raise
             except Exception:  # one that cannot be read must not keep the cells of the others
                 log.exception("merge %s cannot be cleaned up", merge_id)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, CursorResult, Engine, Select, text
+from sqlalchemy import URL, Connection, CursorResult, Engine, Select, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -23,12 +23,15 @@ from app.infra.db.engines import connect
 from app.infra.db.notifications import follow
 from app.infra.db.write_queue import WriteQueue
 from app.infra.errors import StorageFull, Unavailable
+from app.infra.outages import Outage
 
 __all__ = ["Database", "Reader", "Writer"]
 
 
 _LOCK_NOT_AVAILABLE = "55P03"
 """The code of Postgres for a lock that is not free in time (its appendix A)."""
+_AWAY = ("08", "57P")
+"""How codes of Postgres begin for lost connections, and for a server that starts or stops."""
 
 
 class Reader(Session):
@@ -96,6 +99,7 @@ class Database:
         timeout: the seconds that a writer waits for another writer.
         connections: the size of the pool.
         queue: the queue of this process's writers to the same SQLite file; a new queue by default.
+        outage: what announces in the log that this database is away; by default one of its own.
 
     Raises:
         Unavailable: the database cannot be opened, or could lose acknowledged writes.
@@ -108,12 +112,15 @@ class Database:
         timeout: float,
         connections: int = 40,
         queue: WriteQueue | None = None,
+        outage: Outage | None = None,
     ) -> None:
         self.url = make_url(url)
         self._queue = queue or WriteQueue()
+        self._outage = outage or Outage("the database", "requests are refused, and jobs wait")
         self._engines = connect(
             self.url, timeout=timeout, connections=connections, queue=self._queue
         )
+        event.listen(self._engines.reading, "checkout", lambda *_: self._outage.end())
 
     @property
     def engine(self) -> Engine:
@@ -128,7 +135,13 @@ class Database:
         Raises:
             Unavailable: the database cannot be opened.
         """
-        return Database(self.url, timeout=timeout, connections=connections, queue=self._queue)
+        return Database(
+            self.url,
+            timeout=timeout,
+            connections=connections,
+            queue=self._queue,
+            outage=self._outage,
+        )
 
     @contextmanager
     def reading(self) -> Iterator[Reader]:
@@ -198,11 +211,19 @@ class Database:
         except PoolTimeout as error:
             raise Unavailable("every connection to the database is in use: try again") from error
         except (OperationalError, driver.OperationalError) as error:
-            raise _refusal(getattr(error, "orig", error)) from error
+            raise self._refusal(getattr(error, "orig", error)) from error
         except DBAPIError as error:
             if error.connection_invalidated:
-                raise _refusal(error.orig) from error
+                raise self._refusal(error.orig) from error
             raise
+
+    def _refusal(self, error: object) -> Unavailable:
+        """Return the error for the client; of a lost database, the log has one line in all."""
+        refusal = _refusal(error)
+        if self.url.get_backend_name() == "postgresql" and _is_away(error):
+            self._outage.begin()
+            refusal.announced = True
+        return refusal
 
     def close(self) -> None:
         """Close every connection; SQLite folds its write-ahead log into the file."""
@@ -220,6 +241,12 @@ def _refusal(error: object) -> Unavailable:
             reason=reason,
         )
     return Unavailable("the database cannot serve this now", reason=reason)
+
+
+def _is_away(error: object) -> bool:
+    """Whether a driver's error says that Postgres cannot be reached, or ends its connections."""
+    code = getattr(error, "sqlstate", None)
+    return code is None or code.startswith(_AWAY)
 
 
 def _is_lock_timeout(error: object) -> bool:

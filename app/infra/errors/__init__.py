@@ -111,6 +111,7 @@ from app.infra.errors.conflicts import (
 from app.infra.errors.faults import (
     BackendUnavailable,
     EgressRefused,
+    Explanation,
     HubForbidden,
     HubProtocolError,
     HubTimeout,
@@ -121,6 +122,7 @@ from app.infra.errors.faults import (
     TooMuch,
     Unavailable,
     explain,
+    is_announced,
 )
 from app.infra.errors.requests import (
     BodyTimeout,
@@ -147,6 +149,7 @@ __all__ = [
     "CrossSiteRequest",
     "DeliveryNotFound",
     "EgressRefused",
+    "Explanation",
     "Forbidden",
     "HubForbidden",
     "HubNotFound",
@@ -193,4 +196,5 @@ __all__ = [
     "Unavailable",
     "ValuesNotKept",
     "explain",
+    "is_announced",
 ]

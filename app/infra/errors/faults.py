@@ -7,6 +7,7 @@ from modelkin.errors import ModelkinError
 __all__ = [
     "BackendUnavailable",
     "EgressRefused",
+    "Explanation",
     "HubForbidden",
     "HubProtocolError",
     "HubTimeout",
@@ -17,6 +18,7 @@ __all__ = [
     "TooMuch",
     "Unavailable",
     "explain",
+    "is_announced",
 ]
 
 
@@ -25,13 +27,15 @@ class Unavailable(ModelkinError):
 
     Attributes:
         reason: the store's message, for operators alone: it may name hosts, users and paths.
+        announced: whether the log has a line about the outage, and needs none about this error.
     """
 
     code = "unavailable"
 
-    def __init__(self, message: str, *, reason: str = "") -> None:
+    def __init__(self, message: str, *, reason: str = "", announced: bool = False) -> None:
         super().__init__(message)
         self.reason = reason
+        self.announced = announced
 
 
 class StorageFull(Unavailable):
@@ -102,7 +106,25 @@ class EgressRefused(ModelkinError):
     code = "egress_refused"
 
 
-def explain(error: BaseException) -> str:
+class Explanation(str):
+    """An error's text for a log, which still knows the error."""
+
+    __slots__ = ("error",)
+    error: BaseException
+
+
+def is_announced(error: BaseException | None) -> bool:
+    """Whether the log has a line about the outage that caused an error."""
+    while error is not None:
+        if isinstance(error, Unavailable) and error.announced:
+            return True
+        error = error.__cause__
+    return False
+
+
+def explain(error: BaseException) -> Explanation:
     """Return an error's text for a log: its message, and the reason that no client is shown."""
     reason = error.reason if isinstance(error, Unavailable) else ""
-    return f"{error}: {reason}" if reason else str(error)
+    text = Explanation(f"{error}: {reason}" if reason else str(error))
+    text.error = error
+    return text

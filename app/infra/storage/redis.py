@@ -21,6 +21,7 @@ from redis.exceptions import TimeoutError as TooSlow
 from redis.retry import Retry
 
 from app.infra.errors import BackendUnavailable
+from app.infra.outages import Outage
 from app.infra.storage.circuit_breaker import CircuitBreaker
 from app.infra.storage.redis_script import Script
 
@@ -52,6 +53,7 @@ class RedisServer:
         }
         self._timeout = timeout
         self._breaker = CircuitBreaker(pause)
+        self._outage = Outage("Redis", "scans answer in the place of buckets")
         self._lock = threading.Lock()
         self._client: AnyRedis | None = None
 
@@ -62,12 +64,17 @@ class RedisServer:
             BackendUnavailable: Redis is unavailable, refuses, or failed a moment ago.
         """
         if not self._breaker.allows():
-            raise BackendUnavailable("Redis did not answer a moment ago and is left alone for now")
+            raise BackendUnavailable(
+                "Redis did not answer a moment ago and is left alone for now", announced=True
+            )
         try:
             answer = command(self._connected_client())
         except (NotConnected, TooSlow, RedisClusterException, OSError) as error:
             self._breaker.failed()
-            raise BackendUnavailable("Redis cannot be reached", reason=str(error)) from error
+            self._outage.begin()
+            raise BackendUnavailable(
+                "Redis cannot be reached", reason=str(error), announced=True
+            ) from error
         except BackendUnavailable:
             self._breaker.failed()
             raise
@@ -75,6 +82,7 @@ class RedisServer:
             self._breaker.succeeded()
             raise BackendUnavailable("Redis refused", reason=str(error)) from error
         self._breaker.succeeded()
+        self._outage.end()
         return answer
 
     def run(self, script: Script, key: str, arguments: Sequence[bytes | int | str]) -> Any:
@@ -108,7 +116,7 @@ class RedisServer:
         if client is None:
             # If the server never answers, waiting threads would wait one after another.
             if not self._lock.acquire(timeout=self._timeout):
-                raise BackendUnavailable("Redis has not let us connect yet")
+                raise BackendUnavailable("Redis has not let us connect yet", announced=True)
             try:
                 client = self._client
                 if client is None:

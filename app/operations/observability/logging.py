@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pythonjsonlogger.core import RESERVED_ATTRS
 from pythonjsonlogger.json import JsonFormatter
 
+from app.infra.outages import WithoutOutages
 from app.settings import Settings
 
 __all__ = ["configure", "request_id"]
@@ -45,9 +46,14 @@ class _JsonLines(JsonFormatter):
 
 
 def configure(settings: Settings) -> None:
-    """Send the log to standard error as the settings say."""
+    """Send the log to standard error as the settings say.
+
+    What fails because a store is away is in the log at the level of debugging alone.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_RequestId())
+    if settings.log_level != "debug":
+        handler.addFilter(WithoutOutages())
     handler.setFormatter(
         _JsonLines() if settings.log_format == "json" else logging.Formatter(_FIELDS)
     )

@@ -144,8 +144,8 @@ class RateLimits:
         if self._shared is not None:
             try:
                 taken = self._shared.take(name, quotas, cost)
-            except BackendUnavailable as error:
-                self._note_failure(error)
+            except BackendUnavailable:
+                self._note_failure()
             else:
                 self._note_success()
                 return taken
@@ -154,11 +154,11 @@ class RateLimits:
     def _digest(self, text: str) -> bytes:
         return hashlib.blake2b(text.encode(), key=self._secret, digest_size=16).digest()
 
-    def _note_failure(self, error: BackendUnavailable) -> None:
+    def _note_failure(self) -> None:
         """Log one line when it begins, not one a request."""
         if not self._failing:
             self._failing = True
-            log.warning("%s; until it answers each process counts requests for itself", error)
+            log.warning("until Redis answers, each process counts requests for itself")
 
     def _note_success(self) -> None:
         if self._failing:
