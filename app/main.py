@@ -54,7 +54,7 @@ from app.settings import Settings
 from app.tenancy.auth import endpoints as keys
 from app.tenancy.auth.middleware import RateLimitMiddleware
 from app.tenancy.auth.rate_limits import RateLimits
-from app.tenancy.auth.service import KeyService
+from app.tenancy.auth.service import Authenticator
 from app.ui import api_docs, assets
 from app.ui.pages import PAGES
 from app.ui.problem_page import problem_page
@@ -203,9 +203,9 @@ def _http_services(app: FastAPI, services: Container) -> Iterator[object]:
     )
     yield JsonParsers(share=settings.tenant_share, timeout=timeout)
     yield UrlChecker(services[Egress], timeout)
-    keys, is_over = partial(_usable_keys, services), partial(getattr, app.state, "stopping", False)
-    yield JobWatcher(partial(_jobs_by_id, services), keys, is_over)
-    yield MergeWatcher(partial(_merges_by_id, services), keys, is_over)
+    usable, is_over = services[Authenticator].usable, partial(getattr, app.state, "stopping", False)
+    yield JobWatcher(partial(_jobs_by_id, services), usable, is_over)
+    yield MergeWatcher(partial(_merges_by_id, services), usable, is_over)
 
 
 def _jobs_by_id(services: Container, ids: Collection[str]) -> Mapping[str, JobRecord]:
@@ -216,8 +216,3 @@ def _jobs_by_id(services: Container, ids: Collection[str]) -> Mapping[str, JobRe
 def _merges_by_id(services: Container, ids: Collection[str]) -> Mapping[str, MergeRecord]:
     with services[Database].reading() as session:
         return services[MergeService].find_all(session, ids)
-
-
-def _usable_keys(services: Container, ids: Collection[int]) -> Collection[int]:
-    with services[Database].reading() as session:
-        return services[KeyService].usable(session, ids)

@@ -1,7 +1,8 @@
 """``Watcher``: follows jobs, or other things with revisions, for many streams with one query.
 
 A stream holds neither a thread nor a connection. Polling starts with the first stream and ends with
-the last. A stream also ends soon after its key was revoked or has expired.
+the last. A stream also ends soon after its key was revoked or has expired, or its visitor signed
+out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["Followed", "JobWatcher", "Stream", "Watcher"]
 
 _POLL_INTERVAL_S = 0.5
 _KEY_CHECK_INTERVAL_S = 20.0
-"""Seconds between two checks of the keys of all streams."""
+"""Seconds between two checks of the keys and sessions of all streams."""
 _MAX_STREAMS = 1000
 _MAX_STREAMS_PER_TENANT = 50
 
@@ -65,24 +66,24 @@ class Watcher(Generic[T]):
 
     Args:
         read: returns the existing things with some ids; it runs in a thread and may block.
-        usable_keys: returns the keys of some that are valid now; it may block, too.
+        usable: returns the callers, of some, whose keys and sessions go on; it may block, too.
         is_over: whether the process is about to end, with all its streams.
     """
 
     def __init__(
         self,
         read: Callable[[Collection[str]], Mapping[str, T]],
-        usable_keys: Callable[[Collection[int]], Collection[int]],
+        usable: Callable[[Collection[Identity]], Collection[Identity]],
         is_over: Callable[[], bool],
     ) -> None:
         self._read = read
-        self._usable_keys = usable_keys
+        self._usable = usable
         self._is_over = is_over
         self._streams: set[Stream[T]] = set()
         self._per_tenant: Counter[int] = Counter()
         self._seen: dict[str, T | None] = {}
-        self._refused_keys: frozenset[int] = frozenset()
-        self._keys_checked_at = 0.0
+        self._refused: frozenset[Identity] = frozenset()
+        self._checked_at = 0.0
         self._polled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -137,7 +138,7 @@ class Watcher(Generic[T]):
                 return
             await self._polled.wait()
             found = self._seen.get(present.id, present)
-            if found is None or stream.identity.key_id in self._refused_keys:
+            if found is None or stream.identity in self._refused:
                 return
             if found.revision > present.revision:
                 present = found
@@ -157,16 +158,16 @@ class Watcher(Generic[T]):
             polled.set()
 
     async def _look(self) -> None:
-        """Read the followed things and, less often, the keys of the streams."""
+        """Read the followed things and, less often, the keys and sessions of the streams."""
         asked = frozenset(stream.subject.id for stream in self._streams)
         found = await run_sync(self._read, asked)
         self._seen = {each: found.get(each) for each in asked}
         now = time.monotonic()
-        if now - self._keys_checked_at >= _KEY_CHECK_INTERVAL_S:
-            ids = (stream.identity.key_id for stream in self._streams)
-            keys = frozenset(key for key in ids if key is not None)
-            self._refused_keys = keys - frozenset(await run_sync(self._usable_keys, keys))
-            self._keys_checked_at = now
+        if now - self._checked_at >= _KEY_CHECK_INTERVAL_S:
+            callers = frozenset(stream.identity for stream in self._streams)
+            keyed = frozenset(caller for caller in callers if caller.key_id is not None)
+            self._refused = keyed - frozenset(await run_sync(self._usable, keyed))
+            self._checked_at = now
 
 
 class JobWatcher(Watcher[JobRecord]):

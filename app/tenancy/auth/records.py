@@ -45,12 +45,14 @@ class Identity:
     Attributes:
         key_id: the id of the key of the request; None where keys are not required.
         prefix: the first characters of that key.
+        session_id: the id of the visitor's session that stood for the key; else None.
     """
 
     tenant: Tenant
     scopes: frozenset[str]
     key_id: int | None = None
     prefix: str | None = None
+    session_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,14 @@ __all__ = [
     "end_oldest_sessions",
     "end_session",
     "find_key",
-    "find_key_of_session",
+    "find_session",
     "get_key",
     "insert_key",
     "insert_visitor_session",
     "keys_beginning",
     "list_keys",
     "note_uses",
+    "open_sessions",
     "page_of_keys",
     "prune_sessions",
     "revoke_key",
@@ -180,12 +181,22 @@ def insert_visitor_session(
     session.flush()
 
 
-def find_key_of_session(session: Reader, sha256: bytes, now: datetime) -> KeyRecord | None:
-    """The key of the session with this hash; None if the session or the key is over."""
-    open_ones = _keys().join(VisitorSessionRow, VisitorSessionRow.key_id == ApiKeyRow.id)
-    query = open_ones.where(VisitorSessionRow.sha256 == sha256, VisitorSessionRow.expires_at > now)
+def find_session(session: Reader, sha256: bytes, now: datetime) -> tuple[KeyRecord, int] | None:
+    """The key of the session with this hash, and its id; None if the session or the key is over."""
+    query = _keys().add_columns(VisitorSessionRow.id)
+    query = query.join(VisitorSessionRow, VisitorSessionRow.key_id == ApiKeyRow.id)
+    query = query.where(VisitorSessionRow.sha256 == sha256, VisitorSessionRow.expires_at > now)
     found = session.execute(query.where(_usable(now))).first()
-    return None if found is None else _record(found[0], Tenant(id=found[1].id, name=found[1].name))
+    if found is None:
+        return None
+    key, tenant, session_id = found
+    return _record(key, Tenant(id=tenant.id, name=tenant.name)), session_id
+
+
+def open_sessions(session: Reader, ids: Collection[int], now: datetime) -> set[int]:
+    """The sessions, of some, whose time is not over, by id."""
+    query = select(VisitorSessionRow.id).where(VisitorSessionRow.id.in_(ids))
+    return set(session.scalars(query.where(VisitorSessionRow.expires_at > now)))
 
 
 def end_session(session: Writer, sha256: bytes) -> None:

@@ -12,7 +12,7 @@ import hmac
 import secrets
 import string
 import zlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from app.infra.db.database import Database, Reader, Writer
@@ -241,7 +241,9 @@ class Authenticator:
         Raises:
             Unauthorized: the key is not valid.
         """
-        return self._identify(self._keys.check, key)
+        with every_tenant(), self._database.reading() as session:
+            record = self._keys.check(session, key)
+        return self._identity(record)
 
     def identify_visitor(self, token: str) -> Identity:
         """Return the tenant and scopes of the key of a session, by its token.
@@ -249,13 +251,22 @@ class Authenticator:
         Raises:
             Unauthorized: the session or its key is over.
         """
-        return self._identify(self._sessions.check, token)
-
-    def _identify(self, check: Callable[[Reader, str], KeyRecord], shown: str) -> Identity:
         with every_tenant(), self._database.reading() as session:
-            record = check(session, shown)
+            record, session_id = self._sessions.check(session, token)
+        return self._identity(record, session_id)
+
+    def _identity(self, record: KeyRecord, session_id: int | None = None) -> Identity:
         self._uses.note(record)
-        return Identity(record.tenant, record.scopes, record.id, record.prefix)
+        return Identity(record.tenant, record.scopes, record.id, record.prefix, session_id)
+
+    def usable(self, callers: Collection[Identity]) -> list[Identity]:
+        """Return those of some callers whose keys are valid, and whose sessions go on."""
+        key_ids = {each.key_id for each in callers if each.key_id is not None}
+        session_ids = {each.session_id for each in callers if each.session_id is not None}
+        with every_tenant(), self._database.reading() as session:
+            keys = self._keys.usable(session, key_ids)
+            sessions = {None, *self._sessions.open_ones(session, session_ids)}
+        return [each for each in callers if each.key_id in keys and each.session_id in sessions]
 
     def write_uses(self, *_: object) -> None:
         """Write down when keys were last used; a step of the clean-up."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -63,22 +63,26 @@ class VisitorSessions:
             repository.end_oldest_sessions(session, identity.key_id, kept=_MAX_OF_A_KEY)
         return token
 
-    def check(self, session: Reader, token: str) -> KeyRecord:
-        """The record of the key of a session that goes on.
+    def check(self, session: Reader, token: str) -> tuple[KeyRecord, int]:
+        """The record of the key of a session that goes on, and the id of the session.
 
         Raises:
             Unauthorized: the session is unknown or over, or its key is.
         """
-        found = repository.find_key_of_session(session, _sha256(token), self._clock())
+        found = repository.find_session(session, _sha256(token), self._clock())
         if found is None:
             raise Unauthorized("this session is over: sign in again")
         return found
+
+    def open_ones(self, session: Reader, ids: Collection[int]) -> set[int]:
+        """Return the ids of those of some sessions that go on."""
+        return repository.open_sessions(session, ids, self._clock())
 
     def end(self, token: str) -> None:
         """End a session, in all processes; an unknown one changes nothing."""
         digest = _sha256(token)
         with every_tenant(), self._database.reading() as session:
-            if repository.find_key_of_session(session, digest, self._clock()) is None:
+            if repository.find_session(session, digest, self._clock()) is None:
                 return  # so that no stranger makes others wait for a lock of writing
         with every_tenant(), self._database.writing() as session:
             repository.end_session(session, digest)

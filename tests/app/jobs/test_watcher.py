@@ -69,7 +69,7 @@ def watching(
     read: Looks, *, keys: Collection[int] = frozenset(), is_over: Callable[[], bool] = lambda: False
 ) -> JobWatcher:
     """A watcher, and the keys that are valid as long as it runs."""
-    return JobWatcher(read, lambda asked: set(keys) & set(asked), is_over)
+    return JobWatcher(read, lambda asked: [each for each in asked if each.key_id in keys], is_over)
 
 
 def caller(tenant: int = 1, key: int | None = None) -> Identity:
@@ -188,11 +188,11 @@ def test_a_stream_ends_with_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_keys_are_asked_for_less_often_than_jobs() -> None:
     """Once for many polls, and once for all streams of a key."""
     looks = Looks(*([[job(2)]] * 5), [job(3, finished=True)])
-    asked: list[set[int]] = []
+    asked: list[set[int | None]] = []
 
-    def usable(keys: Collection[int]) -> set[int]:
-        asked.append(set(keys))
-        return set(keys)
+    def usable(callers: Collection[Identity]) -> Collection[Identity]:
+        asked.append({each.key_id for each in callers})
+        return callers
 
     following = JobWatcher(looks, usable, is_over=lambda: False)
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from http.cookies import SimpleCookie
 
 import httpx
 import pytest
 from fastapi import Request, Response
+from sqlalchemy import select
 
+from app.infra.db.database import Database
+from app.infra.db.tables.tenants import VisitorSessionRow
 from app.ui import sign_in_cookie
 from app.ui.sign_in_cookie import COOKIE, own_path
 from tests.app.tenancy.auth.test_keys import keys, new_key
@@ -28,8 +33,8 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def other(locked: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Another service on the same database."""
-    running = Server(tmp_path_factory.mktemp("other"), "--auth=required")
+    """Another service on the same database, with sessions of a minute."""
+    running = Server(tmp_path_factory.mktemp("other"), "--auth=required", "--session-seconds=60")
     running.database_url, running.blobs = locked.database_url, locked.blobs
     yield running.start()
     assert running.stop() == 0
@@ -133,6 +138,19 @@ def test_signing_out_holds_in_every_process(locked: Server, other: Server) -> No
     assert [200, 200] == [httpx.get(url, headers=sent(cookies)).status_code for url in urls]
     httpx.post(f"{other.url}/sign-out", headers=sent(cookies))
     assert [401, 401] == [httpx.get(url, headers=sent(cookies)).status_code for url in urls]
+
+
+def test_a_session_lasts_as_long_as_is_set(locked: Server, other: Server) -> None:
+    """Twelve hours by default."""
+    with closing(Database(locked.database_url, timeout=5)) as database:
+        for server, seconds in ((locked, 43_200), (other, 60)):
+            before = datetime.now(UTC)
+            token(server)
+            after = datetime.now(UTC)
+            with database.reading() as session:
+                newest = select(VisitorSessionRow).order_by(VisitorSessionRow.id.desc()).limit(1)
+                ends = session.scalars(newest).one().expires_at - timedelta(seconds=seconds)
+            assert before <= ends <= after
 
 
 def test_a_session_ends_with_its_key(locked: Server) -> None:

@@ -12,7 +12,7 @@ from app.infra.db.database import Database
 from app.infra.db.tables.tenants import VisitorSessionRow
 from app.infra.errors import Unauthorized
 from app.tenancy.auth.records import Identity
-from app.tenancy.auth.service import KeyService
+from app.tenancy.auth.service import Authenticator, KeyService
 from app.tenancy.auth.visitor_sessions import VisitorSessions
 
 HOUR = timedelta(hours=1)
@@ -71,7 +71,7 @@ def test_a_session_ends_in_time(
     clock.now += HOUR / 2
     second = sessions.begin(owner)
     with migrated.reading() as session:
-        record = sessions.check(session, first)
+        record, _ = sessions.check(session, first)
         assert (owner.key_id, owner.tenant, owner.scopes) == (
             *(record.id, record.tenant, record.scopes),
         )
@@ -101,6 +101,19 @@ def test_signing_out_ends_one_session(migrated: Database, sessions: VisitorSessi
     for token in (tokens[1], tokens[1], "unknown", ""):
         elsewhere.end(token)
     assert [True, False, True] == [is_open(sessions, migrated, each) for each in tokens]
+
+
+def test_callers_are_asked_for_again(migrated: Database, sessions: VisitorSessions) -> None:
+    """Streams ask whether callers may go on: until a key is revoked, or a visitor signs out."""
+    keys, owner, revoked = KeyService(), holder(migrated), holder(migrated)
+    asked = Authenticator(migrated, keys, sessions, owner.tenant, keys_required=True)
+    tokens = [sessions.begin(each) for each in (owner, owner, revoked)]
+    visitors = [asked.identify_visitor(each) for each in tokens]
+    assert [owner, *visitors] == asked.usable([owner, *visitors])
+    sessions.end(tokens[0])
+    with migrated.writing() as session:
+        keys.revoke(session, str(revoked.prefix))
+    assert [owner, visitors[1]] == asked.usable([owner, *visitors, revoked])
 
 
 def test_a_key_has_a_hundred_sessions(migrated: Database, sessions: VisitorSessions) -> None:
