@@ -221,7 +221,7 @@ def _read_nodes(
 
 
 def _to_candidate(node: repository.Node) -> Candidate:
-    return Candidate(0, node.name, node.support_size, node.blob_key, 0)
+    return Candidate(0, node.name, node.support_size, node.blob_key, 0, node.digest)
 
 
 def _node(node: repository.Node) -> GraphNode:

@@ -52,6 +52,7 @@ class Node:
     name: str
     kind: ShownKind
     support_size: int
+    digest: str | None
     blob_key: str | None
     base_model: str | None
     tags: tuple[str, ...]
@@ -140,6 +141,7 @@ def nodes(
             ModelRow.id,
             ModelRow.name,
             ModelRow.support_size,
+            ModelRow.digest,
             ModelRow.blob_key,
             ModelRow.base_model,
             SignatureRow.values,
@@ -156,6 +158,7 @@ def nodes(
             name=row.name,
             kind=alone if row.blob_key is None else "support",
             support_size=row.support_size,
+            digest=row.digest,
             blob_key=row.blob_key,
             base_model=row.base_model,
             tags=tuple(tags_by_id.get(row.id, ())),

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.infra.db.database import Database, Reader, Writer
-from app.infra.errors import Forbidden, MergeClosed, MergeExists, MergeNotFound
-from app.infra.storage.blobs import BlobStore
+from app.infra.errors import Forbidden, MergeClosed, MergeExists, MergeNotFound, Unavailable
+from app.infra.storage.blobs import BlobStore, DamagedBlob
+from app.infra.storage.verified_files import FileDecoder
 from app.merges import repository
 from app.merges.phases import Phases
 from app.merges.records import ROUND, CellKey, CellRecord, MergeRecord, PartyRecord
@@ -253,9 +254,11 @@ class Mailbox:
             what = "result" if key.is_result else "cell"
             raise MergeNotFound(f"the {what} is not there yet, or not any more")
         try:
-            return self._blobs.open(found.blob_key)
+            return self._blobs.open_verified(found.blob_key, FileDecoder(found.digest))
         except KeyError:
             raise MergeNotFound("the cell's file is lost: the merge cannot end well") from None
+        except DamagedBlob as error:
+            raise Unavailable("the cell's file is damaged: the merge cannot end well") from error
 
 
 def _digest(data: bytearray) -> bytes:

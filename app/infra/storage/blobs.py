@@ -5,11 +5,23 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from app.infra.errors import Unavailable
 
-__all__ = ["KEY", "LINEAGE", "RIGHTS", "STORE_ID", "BlobStore", "DamagedBlob", "new_keys"]
+__all__ = [
+    "KEY",
+    "LINEAGE",
+    "RIGHTS",
+    "STORE_ID",
+    "BlobStore",
+    "DamagedBlob",
+    "Decode",
+    "new_keys",
+]
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 KEY: Final = re.compile(r"(learngenes/|sketches/)?\d+/[0-9a-f]{2}/[0-9a-f]{32}(\.part)?")
 """Keys that a sweep may remove from a realm; all other keys belong to other programs."""
@@ -21,6 +33,21 @@ RIGHTS: Final = ("List", "Put", "Get", "Delete")
 
 class DamagedBlob(Unavailable):
     """The store has a blob that is cut, changed, or not of this service."""
+
+
+class Decode(Protocol[T_co]):
+    """A function that decodes a blob, and requires the content that its row names."""
+
+    def __call__(self, data: memoryview, /, *, verified: bool) -> T_co:
+        """Decode the bytes of a blob.
+
+        Args:
+            data: the bytes.
+            verified: whether they were compared with the row before, and their file is unchanged.
+
+        Raises:
+            DamagedBlob: they are not those that the row names.
+        """
 
 
 class BlobStore(Protocol):
@@ -59,6 +86,16 @@ class BlobStore(Protocol):
 
     def open(self, key: str) -> memoryview:
         """Return the bytes, mapped if possible; ``KeyError`` if there is no such blob."""
+
+    def open_verified(self, key: str, decode: Decode[T]) -> T:
+        """Open a blob as the content that its row names.
+
+        A copy of this machine that is damaged is replaced by the store's own.
+
+        Raises:
+            KeyError: there is no such blob.
+            DamagedBlob: the blob is cut, changed, or that of another key.
+        """
 
     def read(self, key: str) -> memoryview:
         """Return the bytes in memory, from the store itself; ``KeyError`` without such a blob."""

@@ -3,13 +3,16 @@
 A cached blob is one file, the data and their CRC-32. The file is written beside its place, renamed
 into it, and from then on only ever unlinked: mapped data never change, whatever another process or
 machine does. Keys are never reused, so nothing is ever stale. Losing the cache loses nothing, so
-nothing is synced: a file from before this machine's last start is compared with its checksum before
-it is used. Processes of a machine share the folder without a lock.
+nothing is synced: a file that was last used before this machine's last start is compared with its
+checksum before it is used. A file whose content is not its row's is deleted, and fetched again.
+The time of a file's last access says when it was used: that of its last change shows that it is
+the file that this process has verified. Processes of a machine share the folder without a lock.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import secrets
 import shutil
@@ -20,15 +23,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from app.infra import fail_points
 from app.infra.errors import Unavailable
 from app.infra.private_files import prepare_folder
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobStore, DamagedBlob, Decode
 from app.infra.storage.file_blobs import map_file, same_bytes
+from app.infra.storage.verified_files import VerifiedFiles
 
 __all__ = ["CachedBlobs"]
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 _MAX_DOWNLOADS: Final = 32
 _SUM_BYTES: Final = 4
@@ -37,6 +44,8 @@ _KEPT_SHARE: Final = 0.9
 """The share of the limit that an eviction leaves, so that not every download evicts."""
 _CHECKS_PER_LIMIT: Final = 16
 """A process measures the whole folder whenever it has written this part, a 16th, of the limit."""
+_USE_S: Final = 60.0
+"""Seconds in which a file that is used again keeps the time of its last use."""
 _PART: Final = ".part"
 _MAX_WAIT_S: Final = 3600.0
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -69,6 +78,7 @@ class CachedBlobs:
         self._room = threading.Lock()
         self._used: int | None = None
         self._written = 0
+        self._verified = VerifiedFiles()
 
     @property
     def keeps_heads(self) -> bool:
@@ -107,11 +117,16 @@ class CachedBlobs:
         self._store.write(key, data, head)
 
     def open(self, key: str) -> memoryview:
-        found = self._cached_data(key)
-        if found is not None:
-            return found
-        with self._downloads_of([key]) as [download]:
-            return download.result()
+        found = self._cached(key)
+        return self._download(key) if found is None else found[0]
+
+    def open_verified(self, key: str, decode: Decode[T]) -> T:
+        found = self._decoded(key, decode)
+        if found is None:
+            data = self._download(key)
+            found = self._decoded(key, decode)
+            return decode(data, verified=False) if found is None else found[0]
+        return found[0]
 
     def read(self, key: str) -> memoryview:
         return self._store.read(key)
@@ -136,8 +151,8 @@ class CachedBlobs:
     def holds(self, key: str, data: bytes | bytearray) -> bool:
         if not self._store.holds(key, data):
             return False
-        cached = self._cached_data(key)
-        if cached is not None and not same_bytes(cached, data):  # a disk may lose data
+        cached = self._cached(key)
+        if cached is not None and not same_bytes(cached[0], data):  # a disk may lose data
             self._forget(key)
         return True
 
@@ -185,20 +200,37 @@ class CachedBlobs:
     def _path(self, key: str) -> str:
         return f"{self._folder}/{key}"
 
-    def _cached_data(self, key: str) -> memoryview | None:
-        """The data of a cached blob; None without one, or if a power loss has spoilt it."""
+    def _cached(self, key: str) -> tuple[memoryview, os.stat_result] | None:
+        """A cached blob and the state of its file; None if there is none, or a spoilt one."""
         path = self._path(key)
         try:
-            used = os.stat(path).st_mtime
-            file = map_file(path)
-            os.utime(path)
+            file, status = map_file(path)
+            if status.st_atime < time.time() - _USE_S:
+                os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))
         except OSError:
             return None
         data, total = file[:-_SUM_BYTES], file[-_SUM_BYTES:]
-        if used <= _boot_time() and _sum(data) != total:
+        if status.st_atime <= _boot_time() and _sum(data) != total:
             self._forget(key)
             return None
-        return data
+        return data, status
+
+    def _decoded(self, key: str, decode: Decode[T]) -> tuple[T] | None:
+        """The decoded copy of this machine; None if there is none, or a damaged one."""
+        cached = self._cached(key)
+        if cached is None:
+            return None
+        data, status = cached
+        try:
+            return (self._verified.decode(key, status, data, decode),)
+        except DamagedBlob as error:
+            log.warning("the copy of %s on this machine is deleted: %s", key, error)
+            self._forget(key)
+            return None
+
+    def _download(self, key: str) -> memoryview:
+        with self._downloads_of([key]) as [download]:
+            return download.result()
 
     @contextlib.contextmanager
     def _downloads_of(self, keys: Sequence[str]) -> Iterator[list[Future[memoryview]]]:
@@ -231,13 +263,13 @@ class CachedBlobs:
             self._downloads.pop(key, None)
 
     def _bring(self, key: str) -> memoryview:
-        found = self._cached_data(key)  # another process, or a download that has just ended
+        found = self._cached(key)  # another process, or a download that has just ended
         if found is not None:
-            return found
+            return found[0]
         data = self._store.read(key)
         self._keep(key, data)
-        found = self._cached_data(key)
-        return data if found is None else found
+        found = self._cached(key)
+        return data if found is None else found[0]
 
     def _keep(self, key: str, data: bytes | bytearray | memoryview) -> None:
         """Cache a blob, if there is room; without, it is read from the store each time."""
@@ -305,7 +337,7 @@ class CachedBlobs:
                 path = f"{folder}/{name}"
                 with contextlib.suppress(OSError):
                     status = os.stat(path)
-                    yield status.st_mtime, status.st_size, path
+                    yield status.st_atime, status.st_size, path
 
 
 def _sum(data: bytes | bytearray | memoryview) -> bytes:

@@ -16,13 +16,17 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from app.infra import fail_points
 from app.infra.errors import StorageFull, Unavailable
 from app.infra.private_files import prepare_folder
-from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, new_keys
+from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, Decode, new_keys
+from app.infra.storage.verified_files import VerifiedFiles
 
 __all__ = ["FileBlobs", "map_file", "same_bytes"]
+
+T = TypeVar("T")
 
 _TEMPORARY = ".part"
 _CLOCK = ".clock-"
@@ -49,6 +53,7 @@ class FileBlobs:
     def __init__(self, root: Path, realm: str) -> None:
         self.root = root
         self._realm = realm
+        self._verified = VerifiedFiles()
 
     def prepare(self) -> None:
         """Create the folder and, for its owner alone, the realm's in it; try to write there.
@@ -94,12 +99,11 @@ class FileBlobs:
             raise _unwritten(error) from error
 
     def open(self, key: str) -> memoryview:
-        try:
-            return map_file(f"{self.root}/{key}")
-        except FileNotFoundError:
-            raise KeyError(key) from None
-        except OSError as error:
-            raise _unreadable(error) from error
+        return self._map(key)[0]
+
+    def open_verified(self, key: str, decode: Decode[T]) -> T:
+        data, status = self._map(key)
+        return self._verified.decode(key, status, data, decode)
 
     def read(self, key: str) -> memoryview:
         try:
@@ -202,6 +206,14 @@ class FileBlobs:
     def close(self) -> None:
         """Nothing stays open."""
 
+    def _map(self, key: str) -> tuple[memoryview, os.stat_result]:
+        try:
+            return map_file(f"{self.root}/{key}")
+        except FileNotFoundError:
+            raise KeyError(key) from None
+        except OSError as error:
+            raise _unreadable(error) from error
+
     def _now(self) -> float:
         """The time by the clock that gives files theirs, which may be another machine's."""
         probe = self.root / self._realm / f"{_CLOCK}{secrets.token_hex(8)}"
@@ -300,8 +312,10 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def map_file(path: str) -> memoryview:
+def map_file(path: str) -> tuple[memoryview, os.stat_result]:
     """Return the content of a file: mapped, unless it is small or no descriptor is left.
+
+    The state of the file is from before its content was read.
 
     A query opens dozens of supports: a Path and a file object would take most of the time.
 
@@ -310,15 +324,15 @@ def map_file(path: str) -> memoryview:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        size = os.fstat(descriptor).st_size
-        if size < _MIN_MAPPED_BYTES:
-            return _whole(descriptor, size)
+        status = os.fstat(descriptor)
+        if status.st_size < _MIN_MAPPED_BYTES:
+            return _whole(descriptor, status.st_size), status
         try:
-            return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ))
+            return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)), status
         except OSError as error:
             if error.errno != errno.EMFILE:
                 raise
-            return _whole(descriptor, size)
+            return _whole(descriptor, status.st_size), status
     finally:
         os.close(descriptor)
 

@@ -33,7 +33,7 @@ from app.infra.storage.blob_objects import (
     decode_front,
     encode,
 )
-from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, DamagedBlob, new_keys
+from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, DamagedBlob, Decode, new_keys
 from app.infra.storage.circuit_breaker import CircuitBreaker
 from app.infra.storage.object_store import (
     MAX_ATTEMPTS,
@@ -137,7 +137,7 @@ class ObjectBlobs:
 
     def write(self, key: str, data: bytes | bytearray | memoryview, head: bytes = b"") -> None:
         """Store a blob under a key that no other has had."""
-        object_ = encode(data, head)
+        object_ = encode(key, data, head)
 
         def create() -> None:
             with fail_points.around("put"):
@@ -148,8 +148,13 @@ class ObjectBlobs:
     def open(self, key: str) -> memoryview:
         return self.read(key)
 
+    def open_verified(self, key: str, decode: Decode[T]) -> T:
+        return decode(self.read(key), verified=False)
+
     def read(self, key: str) -> memoryview:
-        return self._ask(f"the support {key} could not be read", lambda: data_of(self._whole(key)))
+        return self._ask(
+            f"the support {key} could not be read", lambda: data_of(key, self._whole(key))
+        )
 
     def head(self, key: str) -> bytes | None:
         return self._ask(f"the support {key} could not be read", lambda: self._front(key)[1])
@@ -265,7 +270,7 @@ class ObjectBlobs:
     def _front(self, key: str) -> tuple[Front, bytes | None]:
         with _lookup(key):
             found = obstore.get(self._store, key, options={"range": (0, FRONT_BYTES + _HEAD_BYTES)})
-        return decode_front(memoryview(found.bytes()), total=found.meta["size"])
+        return decode_front(key, memoryview(found.bytes()), total=found.meta["size"])
 
     def _known_front(self, key: str) -> Front:
         return self._ask(f"the support {key} could not be read", lambda: self._front(key)[0])

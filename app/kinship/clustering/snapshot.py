@@ -20,12 +20,12 @@ from app.infra.storage.blobs import BlobStore
 from app.kinship.clustering.repositories import clusterings
 from app.kinship.clustering.repositories.clusterings import Member
 from app.kinship.clustering.request import MAX_MODELS, ClusteringPlan, ClusteringRequest
+from app.models.catalog.stored_supports import SupportDecoder
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import common_compare
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.schemes import ValueArray, value_dtype
 from modelkin.core.subspaces.subspace import Subspace
-from modelkin.errors import InvalidSupport
 from modelkin.types.vocabulary import Compare
 
 __all__ = ["Snapshot", "take_snapshot"]
@@ -132,10 +132,10 @@ def _support(blobs: BlobStore, space: SpaceRecord, member: Member) -> PackedSupp
     if member.blob_key is None:
         return None
     try:
-        data = blobs.open(member.blob_key)
-        return PackedSupport.from_buffer(data, space.num_parameters, member.support_size)
+        decode = SupportDecoder(space, member.support_size, member.digest)
+        return blobs.open_verified(member.blob_key, decode)
     except KeyError:  # replaced or deleted since this transaction began
         return None
-    except (InvalidSupport, Unavailable) as error:  # one damaged file must not fail the clustering
+    except Unavailable as error:  # one damaged file must not fail the clustering
         log.error("the support of %r in space %r: %s", member.name, space.name, error)
         return None

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 from fastapi import Query
 
-from app.infra.errors import ModelNotFound, TooMuch
+from app.infra.errors import ModelNotFound, TooMuch, Unavailable
 from app.infra.http.dependencies import Cursor
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
@@ -39,7 +39,7 @@ _MAX_JUDGED: Final = 50
     "/lineage",
     operation_id="get_lineage",
     summary="Check the declared base of a model",
-    refuses=(ModelNotFound, TooMuch),
+    refuses=(ModelNotFound, TooMuch, Unavailable),
     turn="heavy",
 )
 def lineage(
@@ -66,7 +66,7 @@ def lineage(
     "/lineages",
     operation_id="list_lineages",
     summary="Check the declared bases of a space",
-    refuses=(TooMuch,),
+    refuses=(TooMuch, Unavailable),
     turn="heavy",
 )
 def lineages(

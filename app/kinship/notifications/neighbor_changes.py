@@ -261,6 +261,6 @@ def _before_change(
         if waiting[candidate.id] == 1:
             absent.add(candidate.name)
         elif candidate.id in before:
-            size, key = before[candidate.id]
-            others.append(replace(candidate, support_size=size, blob_key=key))
+            size, digest, key = before[candidate.id]
+            others.append(replace(candidate, support_size=size, digest=digest, blob_key=key))
     return others, absent

@@ -15,12 +15,13 @@ import numpy.typing as npt
 
 from app.infra.db.database import Database, Reader
 from app.infra.errors import ModelNotFound, SupportMissing, Unavailable
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.models.catalog.puts import require_fitting_subspace, require_same_space
 from app.models.catalog.records import EVERY_MODEL, ModelFilter, ModelOrder, ModelRecord
 from app.models.catalog.repositories import models
 from app.models.catalog.repositories.candidates import Candidate
 from app.models.catalog.repositories.sketches import sketches_by_id
+from app.models.catalog.stored_supports import SupportDecoder
 from app.models.catalog.support_cache import SupportCache
 from app.models.spaces.origins import NOTHING_STATED, StatedOrigin, require_same_origin
 from app.models.spaces.records import SpaceRecord
@@ -166,13 +167,11 @@ class ModelReader:
         raise Unavailable(f"model {model.name!r} is being replaced faster than it can be read")
 
     def _open(self, space: SpaceRecord, model: Known, blob_key: str) -> PackedSupport:
-        data = self._blobs.open(blob_key)
+        decode = SupportDecoder(space, model.support_size, model.digest)
         try:
-            packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
-        except InvalidSupport as error:
+            packed = self._blobs.open_verified(blob_key, decode)
+        except DamagedBlob as error:
             raise _damage_error(model) from error
-        if packed.ordered != space.ordered:
-            raise _damage_error(model)
         self._opened.put(blob_key, packed)
         return packed
 

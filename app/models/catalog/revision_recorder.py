@@ -8,6 +8,7 @@ decides which supports are kept and releases the others; ``revisions`` reads the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,14 +20,19 @@ from app.infra.storage.blobs import BlobStore
 from app.models.catalog.records import ModelRecord, SelfOverlap
 from app.models.catalog.repositories import revisions
 from app.models.catalog.repositories.model_writes import Content
-from app.models.catalog.repositories.revisions import KeptSupport, ModelPast, NewRevision
+from app.models.catalog.repositories.revisions import (
+    FirstRevision,
+    KeptSupport,
+    ModelPast,
+    NewRevision,
+)
+from app.models.catalog.stored_supports import SupportDecoder
 from app.models.spaces.records import SpaceRecord
 from modelkin.core.estimators import jaccard_of
 from modelkin.core.packed import PackedSupport, packed_shared_count
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.core.subspaces.affinity import affinity
 from modelkin.core.subspaces.subspace import Subspace
-from modelkin.errors import InvalidSupport
 
 __all__ = ["ModelChange", "Drift", "RevisionRecorder"]
 
@@ -95,13 +101,13 @@ class RevisionRecorder:
             signature: the little-endian values of the new signature.
         """
         new, model, first = _Side(packed, signature), past.model, past.first
-        before = self._side(space, model.blob_key, model.support_size, past.signature)
+        before = self._side(space, model, past.signature)
         previous = _self_overlap(space, new, before)
         if previous is None:
             return None
         if first is None:
             return Drift(past, previous, previous)
-        first_side = self._side(space, first.blob_key, first.support_size, first.signature)
+        first_side = self._side(space, first, first.signature)
         overlap = _self_overlap(space, new, first_side)
         return None if overlap is None else Drift(past, previous, overlap)
 
@@ -140,7 +146,7 @@ class RevisionRecorder:
         return sum(size or 0 for size in blobs.values())
 
     def _measure_again(self, space: SpaceRecord, past: ModelPast, content: Content) -> Drift:
-        new = self._side(space, content.blob_key, content.support_size, content.signature)
+        new = self._side(space, content, content.signature)
         drift = self.measure(space, past, new.packed, content.signature)
         assert drift is not None, "every model has a signature"
         return drift
@@ -176,16 +182,17 @@ class RevisionRecorder:
         return freed
 
     def _side(
-        self, space: SpaceRecord, blob_key: str | None, support_size: int, signature: bytes | None
+        self,
+        space: SpaceRecord,
+        stored: ModelRecord | FirstRevision | Content,
+        signature: bytes | None,
     ) -> _Side:
         """A stored content; without its support if that is lost, damaged or just replaced."""
         packed = None
-        if blob_key is not None:
-            try:
-                data = self._blobs.open(blob_key)
-                packed = PackedSupport.from_buffer(data, space.num_parameters, support_size)
-            except (KeyError, InvalidSupport, Unavailable):
-                pass
+        if stored.blob_key is not None:
+            decode = SupportDecoder(space, stored.support_size, stored.digest)
+            with suppress(KeyError, Unavailable):
+                packed = self._blobs.open_verified(stored.blob_key, decode)
         return _Side(packed, signature)
 
 

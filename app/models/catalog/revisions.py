@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from app.infra.db.database import Database, Reader
 from app.infra.errors import RevisionNotFound, SupportMissing, Unavailable
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.models.catalog.records import ModelRecord, RevisionRecord
 from app.models.catalog.repositories import models, revisions
+from app.models.catalog.stored_supports import SupportDecoder
 from app.models.spaces.records import SpaceRecord
-from modelkin.core.packed import PackedSupport
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 from modelkin.types.paging import Page
@@ -92,15 +92,11 @@ class RevisionService:
 
     def _read(self, space: SpaceRecord, name: str, revision: RevisionRecord) -> Support:
         assert revision.blob_key is not None
-        data = self._blobs.open(revision.blob_key)
+        decode = SupportDecoder(space, revision.support_size, revision.digest)
         try:
-            packed = PackedSupport.from_buffer(data, space.num_parameters, revision.support_size)
-            support = packed.unpack()
-        except InvalidSupport as error:
+            return self._blobs.open_verified(revision.blob_key, decode).unpack()
+        except (DamagedBlob, InvalidSupport) as error:
             raise _damage_error(name, revision.revision) from error
-        if support.digest != revision.digest:
-            raise _damage_error(name, revision.revision)
-        return support
 
 
 def _find(session: Reader, space: SpaceRecord, name: str, number: int) -> RevisionRecord:

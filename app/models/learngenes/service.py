@@ -13,7 +13,8 @@ from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.ids import new_id
 from app.infra.errors import ClusterNotFound, Unavailable, ValuesNotKept
 from app.infra.preconditions import Precondition
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobStore, DamagedBlob
+from app.infra.storage.verified_files import FileDecoder
 from app.models.learngenes import repository
 from app.models.learngenes.events import learngene_published
 from app.models.learngenes.records import (
@@ -147,14 +148,17 @@ class LearngeneService:
 
         Raises:
             ValuesNotKept: the file is not kept; the reference names its place at its owner's.
-            Unavailable: the file is lost.
+            Unavailable: the file is lost or damaged.
         """
         if learngene.blob_key is None:
             raise _not_kept(learngene)
         try:
-            return self._blobs.open(learngene.blob_key)
+            digest = bytes.fromhex(learngene.digest.removeprefix("sha256:"))
+            return self._blobs.open_verified(learngene.blob_key, FileDecoder(digest))
         except KeyError:
             raise Unavailable(f"the file of {_label(learngene)} is lost") from None
+        except DamagedBlob as error:
+            raise Unavailable(f"the file of {_label(learngene)} is damaged") from error
 
     # --- changing -----------------------------------------------------------------------------
 

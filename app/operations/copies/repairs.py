@@ -7,14 +7,14 @@ from sqlalchemy import delete, insert, update
 from app.infra.db.database import Database, Writer
 from app.infra.db.tables.catalog import ModelRow, RevisionRow, SignatureRow, SpaceRow
 from app.infra.errors import SpaceNotFound, Unavailable
-from app.infra.storage.blobs import BlobStore
+from app.infra.storage.blobs import BlobStore, DamagedBlob
 from app.models.catalog.repositories import model_writes, models, tensor_counts
+from app.models.catalog.stored_supports import SupportDecoder
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from app.operations.copies import repository
 from app.operations.copies.derivation import derive, space_state
 from app.operations.copies.records import StoredModel
-from modelkin.core.packed import PackedSupport
 from modelkin.core.support import Support
 from modelkin.errors import InvalidSupport
 
@@ -85,14 +85,10 @@ class Repairs:
         self, space: SpaceRecord, blob_key: str, support_size: int, digest: str | None
     ) -> Support:
         try:
-            data = self._blobs.open(blob_key)
-            packed = PackedSupport.from_buffer(data, space.num_parameters, support_size)
-            support = packed.unpack()
-        except (KeyError, InvalidSupport) as error:
+            decode = SupportDecoder(space, support_size, digest)
+            return self._blobs.open_verified(blob_key, decode).unpack()
+        except (KeyError, DamagedBlob, InvalidSupport) as error:
             raise Unavailable(f"the file {blob_key} is missing or damaged") from error
-        if support.digest != digest:
-            raise Unavailable(f"the file {blob_key} is damaged")
-        return support
 
 
 def _count(session: Writer, space: SpaceRecord) -> None:

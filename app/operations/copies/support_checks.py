@@ -11,13 +11,14 @@ from contextlib import suppress
 from functools import partial
 
 from app.infra.storage.blobs import BlobStore, DamagedBlob
+from app.models.catalog.stored_supports import SupportDecoder
 from app.models.index.banding import signature_bytes
 from app.models.spaces.records import SpaceRecord
 from app.operations.copies.derivation import SpaceState, derive
 from app.operations.copies.records import Finding, ModelState, StoredModel, StoredRevision, name_of
 from app.operations.copies.repairs import Repairs
 from modelkin import wire
-from modelkin.core.packed import PackedSupport, packed_bytes
+from modelkin.core.packed import packed_bytes
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
@@ -137,15 +138,11 @@ class SupportChecks:
         """The support in a file, whose digest, which covers each index, is the row's."""
         try:
             data = self._blobs.read(key)  # not the copy of this machine
-            packed = PackedSupport.from_buffer(data, space.num_parameters, row.support_size)
-            support = packed.unpack()
+            return SupportDecoder(space, row.support_size, row.digest)(data).unpack()
         except KeyError:
             raise _WrongFile(f"its file {key} is missing") from None
-        except (InvalidSupport, DamagedBlob):
-            raise _WrongFile(f"its file {key} is damaged") from None
-        if support.digest != row.digest:
-            raise _WrongFile(f"its file {key} is damaged: it has another digest than its row")
-        return support
+        except (InvalidSupport, DamagedBlob) as error:
+            raise _WrongFile(f"its file {key} is damaged: {error}") from None
 
     def _signature_length(
         self, subject: str, of: SpaceState, state: ModelState

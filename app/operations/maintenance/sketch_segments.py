@@ -24,6 +24,7 @@ from app.infra.db.database import Database
 from app.infra.db.released_blobs import SKETCHES
 from app.infra.errors import Unavailable
 from app.infra.storage.blobs import BlobStore, DamagedBlob
+from app.models.catalog.stored_supports import SupportDecoder
 from app.models.index.repositories import segments
 from app.models.index.repositories.segments import Sketched
 from app.models.index.sketch_file import SketchFile
@@ -31,9 +32,7 @@ from app.models.index.sketch_folder import SketchFolder
 from app.models.index.sketch_heads import HEAD_BYTES, SAMPLE_SEED, SAMPLE_SIZE, sketch_of_head
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
-from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.sketch import Sketch
-from modelkin.errors import InvalidSupport
 
 __all__ = ["SEGMENT_MODELS", "SketchSegments"]
 
@@ -156,7 +155,7 @@ class SketchSegments:
             return False
         try:
             file.write(model.id, model.content_id, self._read(space, model))
-        except (KeyError, DamagedBlob, InvalidSupport):
+        except (KeyError, DamagedBlob):
             pass
         except Unavailable as error:
             log.debug("no sketch of %s: %s", model.blob_key, error)
@@ -166,15 +165,15 @@ class SketchSegments:
     def _read(self, space: SpaceRecord, model: Sketched) -> Sketch:
         """The sketch of a support, from the first bytes of its object.
 
-        A backup does not store these bytes, so a restored support is read whole, once.
+        A backup does not store these bytes, and objects of 0.2.0 do not say whose they are. Such
+        a support is read whole, once.
         """
         head = self._blobs.head(model.blob_key)
         if head:
             return _sketch(space, model, head)
         with self._whole:
-            data = self._blobs.read(model.blob_key)
-            packed = PackedSupport.from_buffer(data, space.num_parameters, model.support_size)
-            return packed.sketch(SAMPLE_SIZE, SAMPLE_SEED)
+            decode = SupportDecoder(space, model.support_size, model.digest)
+            return decode(self._blobs.read(model.blob_key)).sketch(SAMPLE_SIZE, SAMPLE_SEED)
 
     def _packed_one(self, space: SpaceRecord) -> bool:
         """Pack the models of one range, if a range can be packed."""

@@ -12,7 +12,13 @@ import numpy as np
 from fastapi import Header, Query, Response
 from pydantic_core import to_json
 
-from app.infra.errors import ModelNotFound, NotAcceptable, SupportMissing, TooMuch
+from app.infra.errors import (
+    ModelNotFound,
+    NotAcceptable,
+    SupportMissing,
+    TooMuch,
+    Unavailable,
+)
 from app.infra.http.answers import AnswerMemory, LayoutMemory, gathered_answer, list_answer
 from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.requests.negotiation import choose
@@ -87,7 +93,7 @@ def overlap(
     operation_id="get_similarity",
     summary="Compare all pairs of models",
     response_model=SimilarityOut,
-    refuses=(ModelNotFound, NotAcceptable, TooMuch),
+    refuses=(ModelNotFound, NotAcceptable, TooMuch, Unavailable),
     responses={
         200: {
             "content": {

@@ -8,13 +8,14 @@ service's own disk, and trusts its bytes; ``modelkin.wire`` has the forms that c
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.codecs import gaps
 from modelkin.core.indices import IndexArray, check_indices, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.octaves import Octaves, require_octaves
@@ -35,6 +36,9 @@ TILE_SIZE = 64
 
 MATRIX_BITMAP_BYTES = 1 << 26
 """How many bytes of bitmaps a matrix reads at a time."""
+
+_WORDS_A_STEP = 1 << 14
+"""How many words of a bitmap a digest reads at a time: their indices stay in cache."""
 
 _INDICES_A_STEP = 1 << 26
 """How many indices of lists a matrix compares, at most, before it reports: 0.1 s."""
@@ -156,6 +160,26 @@ class PackedSupport:
                     f"the bitmap holds {indices.size} indices, not {self._k} of {m} parameters"
                 )
         return Support.trusted(indices, m, octaves=self._octaves)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the support, in little memory: computed at each call."""
+        m, k = self._num_parameters, self._k
+        if self._kind == "list":
+            return gaps.digest(gaps.encode(self._array, m), m, k, self._octaves)
+        return gaps.digest_of_parts(self._symbols(), m, k, self._octaves)
+
+    def _symbols(self) -> Iterator[npt.NDArray[np.uint8]]:
+        """The gap stream of a bitmap, part by part: at its density a gap has no low bytes."""
+        dtype, before = index_dtype(self._num_parameters), 0
+        for begin in range(0, self._array.size, _WORDS_A_STEP):
+            words = self.words(begin, begin + _WORDS_A_STEP)
+            indices = kernels().set_bits(words, dtype)
+            if indices.size:
+                yield gaps.encode_part(indices + dtype.type(before), 0, 0)[0]
+                before = words.size * 64 - int(indices[-1]) - 1
+            else:
+                before += words.size * 64
 
     def signature(self, num_perm: int = 256, seed: int = 1, scheme: str | None = None) -> Signature:
         """The signature of the support, of whose form hardly more than h * M / K bits are read.

@@ -298,7 +298,10 @@ def test_a_verification_reads_the_bucket_side_by_side(
     backend: Backend,
     tmp_path: Path,
 ) -> None:
-    """All five models at a time; and what is damaged there is found, whatever this machine has."""
+    """All five models at a time; what is damaged there is found, whatever this machine has.
+
+    An object of another key is found without reading its data.
+    """
     assert stored
     cache = str(tmp_path / "fetched")
     installation = Copies(backend, tmp_path, blob_url=bucket, blob_cache_dir=cache)
@@ -318,6 +321,10 @@ def test_a_verification_reads_the_bucket_side_by_side(
         token = store_token(session)
     [damaged] = [each["path"] for each in obstore.list(store, f"{token}/1/").collect()][:1]
     whole = bytes(obstore.get(store, damaged).bytes())
+    [other] = [each["path"] for each in obstore.list(store, f"{token}/1/").collect()][1:2]
+    obstore.put(store, damaged, bytes(obstore.get(store, other).bytes()))
+    exchanged = installation.run("verify")
+    assert (1, True) == (exchanged.returncode, damaged in exchanged.stdout + exchanged.stderr)
     obstore.put(store, damaged, whole[:-1] + bytes([whole[-1] ^ 1]))
     assert damaged in installation.verify()
     backup = installation.run("backup", tmp_path / "to")  # of all the others

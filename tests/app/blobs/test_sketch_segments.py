@@ -16,6 +16,7 @@ from sqlalchemy import delete, select, update
 
 from app.infra.db.tables.index import SketchSegmentRow
 from app.infra.errors import Unavailable
+from app.infra.storage.blob_objects import FRONT_BYTES
 from app.infra.storage.object_blobs import ObjectBlobs
 from app.models.index.repositories import segments as segment_repository
 from app.models.index.sketch_folder import SketchFolder
@@ -239,3 +240,16 @@ def test_packs_go_with_their_space(stored: Stored, tmp_path: Path) -> None:
     assert 204 == stored.app.http.delete("/v1/spaces/s").status_code
     BlobCleanup(stored.app.database, stored.blobs, 0.0).run_once()
     assert [] == [*stored.blobs.keys()]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["of this version", "of 0.2.0"])
+def test_packs_that_change_places_sway_nothing(stored: Stored, tmp_path: Path, named: bool) -> None:
+    """A pack names its key, and each of its sketches the content that it was made from."""
+    stored.writer()
+    first, second = (str(key) for key in stored.packs())
+    data = {key: bytes(obstore.get(stored.blobs.store, key).bytes()) for key in (first, second)}
+    for key, other in ((first, second), (second, first)):
+        front = data[other][:FRONT_BYTES]
+        front = front if named else front[:-8] + bytes(8)
+        obstore.put(stored.blobs.store, key, front + data[other][FRONT_BYTES:])
+    assert stored.has_all(stored.machine(tmp_path / "another"))

@@ -102,7 +102,7 @@ def test_edges_are_made_while_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(graph, "GraphEdge", counted)
     names = [f"m{i:04d}" for i in range(n)]
-    nodes = [Node(name, "signature", 9, None, None, (), None) for name in names]
+    nodes = [Node(name, "signature", 9, None, None, None, (), None) for name in names]
     ends = np.stack([np.arange(n - 1), np.arange(1, n)], axis=1)
     pairs = Pairs(ends, np.linspace(0.1, 0.9, n - 1))
     edges = EdgeSet(pairs, np.zeros(n - 1, np.bool_))

@@ -25,11 +25,25 @@ def test_octaves_stand_behind_the_packed_form(k: int) -> None:
     read = PackedSupport.from_buffer(data, M, k)
     assert (True, False) == (read.ordered, plain.ordered)
     assert support == read.unpack()
-    assert support.digest == read.unpack().digest
+    assert support.digest == read.unpack().digest == read.digest
     assert support.unordered() == plain.unpack()
     assert k == packed_shared_count(read, plain)
     assert plain.signature() == read.signature()
     assert plain.sketch().to_bytes() == read.sketch().to_bytes()
+
+
+@pytest.mark.parametrize("m", [1, 64, 30_000, 2**32 + 5])
+@pytest.mark.parametrize("share", [2, 30, 4000])
+def test_a_packed_support_has_the_digest_of_its_support(
+    m: int, share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a bitmap it is computed in parts, some without an index, and of a list in one."""
+    monkeypatch.setattr("modelkin.core.packed._WORDS_A_STEP", 16)
+    drawn = np.unique(np.random.default_rng(m).integers(0, min(m, 30_000), 1 + 30_000 // share))
+    for indices in (drawn, drawn[(drawn < 50) | (drawn > 25_000)]):
+        if indices.size:
+            support = Support(indices, m)
+            assert support.digest == PackedSupport.pack(support).digest
 
 
 @pytest.mark.parametrize("k", [60, 700])

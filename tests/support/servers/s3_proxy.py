@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-__all__ = ["FAULTS", "Fault", "S3Proxy", "s3_proxy"]
+__all__ = ["FAULTS", "Fault", "Lie", "S3Proxy", "s3_proxy"]
 
 Fault = Literal["", "slow down", "reset", "lost", "cut", "twice", "slow", "denied", "stall"]
 FAULTS: Final[tuple[Fault, ...]] = ("slow down", "reset", "lost", "cut", "twice", "slow")
@@ -25,6 +25,24 @@ holds a request until there is another fault, or none, and then passes it on, ho
 _PASSED = ("content-type", "etag", "last-modified", "content-range", "accept-ranges")
 
 
+class Lie:
+    """What a proxy says that the store does not: nothing, unless a method is overridden."""
+
+    def path(self, path: str) -> str:
+        """The path that is asked for in place of another."""
+        return path
+
+    def headers(self, headers: dict[str, str]) -> dict[str, str]:
+        """The headers of a GET that are passed on."""
+        return headers
+
+    def answer(
+        self, status: int, headers: dict[str, str], content: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        """The answer to a GET."""
+        return status, headers, content
+
+
 class S3Proxy:
     """The state of the proxy.
 
@@ -32,6 +50,7 @@ class S3Proxy:
         fault: of the next request, by its method and path; none by default.
         asked: how many requests of each method there were.
         delay: seconds that every request takes more.
+        lie: changes a request's path before it is passed on, and its answer afterwards.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -41,6 +60,7 @@ class S3Proxy:
         """The fault, and what is set once there is another one."""
         self.asked: Counter[str] = Counter()
         self.delay = 0.0
+        self.lie: Lie = Lie()
         self.url = ""
         self._server: _Server | None = None
 
@@ -124,7 +144,10 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name: answer.headers[name] for name in _PASSED if name in answer.headers}
         if self.command == "HEAD" and "content-length" in answer.headers:
             headers["Content-Length"] = answer.headers["content-length"]
-        self._answer(answer.status, headers, content, cut=fault == "cut")
+        status = answer.status
+        if self.command == "GET":
+            status, headers, content = self.proxy.lie.answer(status, headers, content)
+        self._answer(status, headers, content, cut=fault == "cut")
 
     do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _pass_on  # noqa: N815 (http.server asks)
 
@@ -142,7 +165,10 @@ class _Handler(BaseHTTPRequestHandler):
         upstream = self.proxy.upstream
         connection = HTTPConnection(str(upstream.hostname), upstream.port, timeout=60)
         try:
-            connection.request(self.command, self.path, body, dict(self.headers))
+            path, headers = self.path, dict(self.headers)
+            if self.command == "GET":
+                path, headers = self.proxy.lie.path(path), self.proxy.lie.headers(headers)
+            connection.request(self.command, path, body, headers)
             answer = connection.getresponse()
             return answer, answer.read()
         finally:

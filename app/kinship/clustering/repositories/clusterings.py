@@ -56,6 +56,7 @@ class Member:
     name: str
     blob_key: str | None
     support_size: int
+    digest: str | None
     values: bytes
 
 
@@ -98,7 +99,13 @@ def members(
         ModelNotFound: one of the names has no model.
     """
     query = (
-        select(ModelRow.name, ModelRow.blob_key, ModelRow.support_size, SignatureRow.values)
+        select(
+            ModelRow.name,
+            ModelRow.blob_key,
+            ModelRow.support_size,
+            ModelRow.digest,
+            SignatureRow.values,
+        )
         .join(SignatureRow, SignatureRow.model_id == ModelRow.id)
         .where(*_conditions(space, tags))
         .order_by(ModelRow.name)

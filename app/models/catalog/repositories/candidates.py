@@ -25,6 +25,7 @@ _COLUMNS = (
     ModelRow.support_size,
     ModelRow.blob_key,
     ModelRow.content_id,
+    ModelRow.digest,
 )
 
 
@@ -47,6 +48,7 @@ class Candidate:
     support_size: int
     blob_key: str | None
     content_id: int
+    digest: str | None
 
 
 def candidates_by_id(session: Reader, space: SpaceRecord, ids: Sequence[int]) -> list[Candidate]:

@@ -53,6 +53,7 @@ class FirstRevision:
 
     revision: int
     support_size: int
+    digest: str | None
     blob_key: str | None
     signature: bytes
 
@@ -117,7 +118,7 @@ def pasts(
     for row in _first_or_kept_rows(session, ids):
         if row.minhash is not None:
             firsts[row.model_id] = FirstRevision(
-                row.revision, row.support_size, row.blob_key, row.minhash
+                row.revision, row.support_size, row.digest, row.blob_key, row.minhash
             )
         if row.blob_key is not None:
             kept.setdefault(row.model_id, []).append(
@@ -243,9 +244,11 @@ def kept_revisions(session: Reader, model: ModelRecord) -> list[int]:
     return sorted({*session.scalars(query), *present})
 
 
-def last_supports_before(session: Reader, firsts: Mapping[int, int]) -> dict[int, tuple[int, str]]:
-    """Size and blob of the last kept support before a revision of each model, by model id."""
-    found: dict[int, tuple[int, str]] = {}
+def last_supports_before(
+    session: Reader, firsts: Mapping[int, int]
+) -> dict[int, tuple[int, str | None, str]]:
+    """K, digest and blob of the last kept support before a revision of each model, by model id."""
+    found: dict[int, tuple[int, str | None, str]] = {}
     ids = list(firsts)
     for start in range(0, len(ids), _IDS_PER_STATEMENT):
         query = (
@@ -253,6 +256,7 @@ def last_supports_before(session: Reader, firsts: Mapping[int, int]) -> dict[int
                 RevisionRow.model_id,
                 RevisionRow.revision,
                 RevisionRow.support_size,
+                RevisionRow.digest,
                 RevisionRow.blob_key,
             )
             .where(
@@ -261,9 +265,9 @@ def last_supports_before(session: Reader, firsts: Mapping[int, int]) -> dict[int
             )
             .order_by(RevisionRow.revision)
         )
-        for model_id, revision, size, key in session.execute(query):
+        for model_id, revision, size, digest, key in session.execute(query):
             if key is not None and revision < firsts[model_id]:
-                found[model_id] = size, key
+                found[model_id] = size, digest, key
     return found
 
 
@@ -290,12 +294,13 @@ def blob_keys(session: Reader, keys: Iterable[str]) -> set[str]:
 
 def _first_or_kept_rows(
     session: Reader, ids: Sequence[int]
-) -> Iterable[Row[int, int, int, str | None, int | None, bytes | None]]:
+) -> Iterable[Row[int, int, int, str | None, str | None, int | None, bytes | None]]:
     """Return the rows of first revisions, and of revisions whose support is kept."""
     columns = (
         RevisionRow.model_id,
         RevisionRow.revision,
         RevisionRow.support_size,
+        RevisionRow.digest,
         RevisionRow.blob_key,
         RevisionRow.blob_size,
         RevisionRow.minhash,

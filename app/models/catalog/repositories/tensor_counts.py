@@ -123,7 +123,7 @@ def replace_counts(session: Writer, counts: Mapping[int, bytes | None]) -> None:
     insert_counts(session, counts)
 
 
-def _missing() -> Select[int, int, str, int, str | None, int]:
+def _missing() -> Select[int, int, str, int, str | None, int, str | None]:
     has_layout = select(SpaceRow.id).where(SpaceRow.layout_digest.is_not(None))
     counted = select(TensorCountsRow.model_id).where(TensorCountsRow.model_id == ModelRow.id)
     return select(
@@ -133,6 +133,7 @@ def _missing() -> Select[int, int, str, int, str | None, int]:
         ModelRow.support_size,
         ModelRow.blob_key,
         ModelRow.content_id,
+        ModelRow.digest,
     ).where(ModelRow.kind == "support", ModelRow.space_id.in_(has_layout), ~counted.exists())
 
 

@@ -37,6 +37,7 @@ class Sketched:
     content_id: int
     support_size: int
     blob_key: str
+    digest: str | None
 
 
 def sketched_since(
@@ -50,7 +51,13 @@ def sketched_since(
 ) -> Sequence[Sketched]:
     """The models with supports that changed after a version, by id, between two ids."""
     query = (
-        select(ModelRow.id, ModelRow.content_id, ModelRow.support_size, ModelRow.blob_key)
+        select(
+            ModelRow.id,
+            ModelRow.content_id,
+            ModelRow.support_size,
+            ModelRow.blob_key,
+            ModelRow.digest,
+        )
         .where(
             ModelRow.space_id == space_id,
             ModelRow.version > version,
@@ -64,8 +71,8 @@ def sketched_since(
     if before is not None:
         query = query.where(ModelRow.id < before)
     return [
-        Sketched(model_id, content_id, size, blob_key)
-        for model_id, content_id, size, blob_key in session.execute(query)
+        Sketched(model_id, content_id, size, blob_key, digest)
+        for model_id, content_id, size, blob_key, digest in session.execute(query)
         if blob_key is not None
     ]
 

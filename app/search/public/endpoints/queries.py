@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Response
 
 from app.infra.db.visibility import every_tenant
-from app.infra.errors import QueryBudgetSpent, StorageFull, TooMuch
+from app.infra.errors import QueryBudgetSpent, StorageFull, TooMuch, Unavailable
 from app.infra.http.answers import PageLimit, json_answer, page_answer
 from app.infra.http.dependencies import Cursor
 from app.infra.http.routes import Routes
@@ -77,7 +77,7 @@ def show(
     "/{owner}/{space}/neighbors",
     operation_id="find_public_neighbors",
     summary="Find the nearest models of a public space",
-    refuses=(QueryBudgetSpent, StorageFull, TooMuch),
+    refuses=(QueryBudgetSpent, StorageFull, TooMuch, Unavailable),
     response_model=PublicNeighborsOut,
     openapi_extra=EITHER_BODY,
     turn="heavy",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,15 @@ from modelkin.core.kernels.choice import kernels
 from modelkin.core.octaves import Octaves
 from modelkin.errors import InvalidSupport
 
-__all__ = ["decode", "digest", "encode", "encode_part", "low_bytes", "max_stream_size"]
+__all__ = [
+    "decode",
+    "digest",
+    "digest_of_parts",
+    "encode",
+    "encode_part",
+    "low_bytes",
+    "max_stream_size",
+]
 
 ESCAPE = 255
 """A symbol byte that means "add 255, and read on"."""
@@ -137,8 +146,19 @@ def digest(
     M and K go in as u64, little-endian. The octaves of an ordered support follow the stream. A gap
     stream with them behind it is never a gap stream, so no plain support has that digest.
     """
+    return digest_of_parts([stream], num_parameters, k, octaves)
+
+
+def digest_of_parts(
+    parts: Iterable[npt.NDArray[np.uint8]],
+    num_parameters: int,
+    k: int,
+    octaves: Octaves | None = None,
+) -> str:
+    """The :func:`digest` of a gap stream that is made a part at a time."""
     state = hashlib.sha256(struct.pack("<QQ", num_parameters, k))
-    state.update(np.ascontiguousarray(stream).data)
+    for part in parts:
+        state.update(np.ascontiguousarray(part).data)
     if octaves is not None:
         state.update(np.ascontiguousarray(octaves).data)
     return f"sha256:{state.hexdigest()}"
