@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import mmap
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Self
 
 from modelkin.core.learngenes.manifest import (
     LearngeneTensor,
-    check_finite,
+    check_finite_parts,
     digest_of,
     header_bytes,
     same_tensors,
@@ -41,20 +40,27 @@ class GeneFile:
 
 
 def examine(path: str | os.PathLike[str]) -> GeneFile:
-    """Describe a file, which is read once and never whole in memory.
+    """Describe a file, which is read in parts and never whole in memory.
 
     Raises:
-        InvalidLearngene: the file is not a learngene; says why.
+        InvalidLearngene: the file is not a learngene, or is cut meanwhile; says why.
         OSError: the file cannot be read.
     """
     size = os.stat(path).st_size
     with open(path, "rb") as file:
         length = header_bytes(file.read(LENGTH_BYTES), size)
         entries = tensors_of(file.read(length), size)
-        # The map ends with its last view, which an error still holds.
-        data = memoryview(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ))
-    check_finite(data, entries)
-    digest = digest_of(data)
+
+        def read(begin: int, end: int) -> bytes:
+            file.seek(begin)
+            part = file.read(end - begin)
+            if len(part) != end - begin:
+                raise InvalidLearngene(f"{os.fspath(path)} was cut while it was read")
+            return part
+
+        check_finite_parts(read, entries)
+        file.seek(0)
+        digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     tensors = tuple(LearngeneTensor(entry.name, entry.dtype, entry.shape) for entry in entries)
     return GeneFile(digest, size, tensors)
 

@@ -35,6 +35,7 @@ __all__ = [
     "check_among",
     "check_digest",
     "check_finite",
+    "check_finite_parts",
     "check_size",
     "check_tensors",
     "digest_of",
@@ -218,20 +219,27 @@ def check_size(tensors: Iterable[_Tensor], size: int) -> None:
 
 
 def check_finite(data: bytes | bytearray | memoryview, entries: Iterable[TensorEntry]) -> None:
+    """Check that all values of a file in memory are finite, as :func:`check_finite_parts` does."""
+    view = memoryview(data)
+    check_finite_parts(lambda begin, end: view[begin:end], entries)
+
+
+def check_finite_parts(
+    read: Callable[[int, int], bytes | memoryview], entries: Iterable[TensorEntry]
+) -> None:
     """Check that all values of a file are finite.
 
     Args:
-        data: the whole file.
+        read: returns the bytes of the file between two places.
         entries: the tensors that its header declares.
 
     Raises:
         InvalidLearngene: names the first tensor with another value.
     """
-    view = memoryview(data)
     for entry in entries:
         bits, is_wrong = FLOAT_DTYPES[entry.dtype]
         for begin in range(entry.begin, entry.end, _CHUNK_BYTES):
-            part = view[begin : min(entry.end, begin + _CHUNK_BYTES)]
+            part = read(begin, min(entry.end, begin + _CHUNK_BYTES))
             if is_wrong(np.frombuffer(part, bits)).any():
                 raise InvalidLearngene(
                     f"tensor {quote(entry.name)} has a value that is not finite", field="tensors"
