@@ -16,6 +16,7 @@ from app.infra.egress.addresses import is_public
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
 from app.webhooks.sender import Sender
+from modelkin.core.foreign_json import Raw
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.webhooks import new_secret
 from tests.support.egress_addresses import INSIDE, OUTSIDE
@@ -92,7 +93,7 @@ def requests(egress: Egress) -> Iterator[None]:
     yield
     client = hub(egress)
     with contextlib.suppress(ModelkinError):
-        client.json("http://rebound.example/api/models")
+        client.json("http://rebound.example/api/models", Raw)
     client.close()
     yield
 

@@ -7,7 +7,6 @@ decided by the egress client.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
+from app.hubs.clients.answers import read_answer
 from app.hubs.clients.download import Download, writing
 from app.hubs.clients.protocol import HubFile, Received
 from app.infra.egress.client import Egress, EgressRefused
@@ -27,7 +27,7 @@ from app.infra.egress.web_origins import web_origin
 from app.infra.errors import HubForbidden, HubProtocolError, HubTimeout, HubUnavailable
 from modelkin.errors import ModelkinError
 
-__all__ = ["MAX_ATTEMPTS", "TransferLimits", "Refusal", "HubHttpClient", "require_few", "text_of"]
+__all__ = ["MAX_ATTEMPTS", "TransferLimits", "Refusal", "HubHttpClient", "require_few"]
 
 T = TypeVar("T")
 
@@ -120,9 +120,13 @@ class HubHttpClient:
         self._answers.close()
 
     def json(
-        self, url: str, params: Mapping[str, Any] | None = None
-    ) -> tuple[Any, httpx.Headers, str]:
+        self, url: str, form: type[T], params: Mapping[str, Any] | None = None
+    ) -> tuple[T, httpx.Headers, str]:
         """The JSON of a path below the base, or of a whole address; its headers and final address.
+
+        Args:
+            form: the type of the answer; its parts may stay undecoded. Half a surrogate pair in a
+                text becomes U+FFFD.
 
         Raises:
             HubProtocolError: the response is not JSON, or too large.
@@ -132,22 +136,18 @@ class HubHttpClient:
             address = httpx.URL(self._absolute(url))
             if params:
                 address = address.copy_merge_params(params)
-        pieces, size = [], 0
+        body = bytearray()
         asked = {b"Accept": b"application/json"}
         with self._answer(self._answers, str(address), asked) as response:
             for piece in response.iter_raw():
-                size += len(piece)
-                if size > self._limits.answer_bytes:
+                body += piece
+                if len(body) > self._limits.answer_bytes:
                     raise HubProtocolError(
                         f"{self.host} answered more than {self._limits.answer_bytes} bytes to "
                         f"{address.path}"
                     )
-                pieces.append(piece)
             headers, final = response.headers, str(response.url)
-        try:
-            return json.loads(b"".join(pieces)), headers, final
-        except (ValueError, RecursionError):
-            raise HubProtocolError(f"{self.host} answered no JSON to {address.path}") from None
+        return read_answer(body, form, f"{self.host} answered", address.path), headers, final
 
     def next_page(self, headers: httpx.Headers, address: str) -> str | None:
         """The next page of a listing, from its ``Link`` header (RFC 8288); None at the end.
@@ -337,14 +337,3 @@ def require_few(items: Iterable[T], host: str) -> Iterator[T]:
                 f"narrow the source's filters, or rely on webhooks"
             )
         yield item
-
-
-def text_of(value: Any, max_length: int = 2000) -> str | None:
-    """A hub's text, cut to a length that can be stored; None for anything that is not a text."""
-    if not isinstance(value, str) or not value or "\0" in value:
-        return None
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return None
-    return value[:max_length]

@@ -7,18 +7,31 @@ package is not used: it has one HTTP layer a process, which cannot be a guarded 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
+from msgspec import Struct
 
-from app.hubs.clients.http import HubHttpClient, require_few, text_of
+from app.hubs.clients.answers import (
+    escaped,
+    integer_of,
+    is_true,
+    items_of,
+    name_of,
+    part_of,
+    shown,
+    text_of,
+)
+from app.hubs.clients.http import HubHttpClient, require_few
 from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received
 from app.hubs.filters import Filters
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin._validation import quote_model
+from modelkin.core.foreign_json import NULL, Raw
 from modelkin.errors import InvalidName, ModelkinError
 
 __all__ = ["HuggingFace", "refusal"]
@@ -26,8 +39,50 @@ __all__ = ["HuggingFace", "refusal"]
 _PAGE_SIZE: Final = 100
 _MAX_PAGES: Final = 1000
 """The most pages of one listing, over all its owners."""
+_MAX_FILES: Final = 100_000
+"""The most files of a repository."""
+_MAX_TAGS: Final = 1000
+"""Tags that are read of a model."""
 _BASE_MODEL_TAG: Final = re.compile(r"base_model:(?:\w+:)?(.+)")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class _Model(Struct):
+    """A model as the Hub describes it."""
+
+    id: Raw = NULL
+    sha: Raw = NULL
+    tags: Raw = NULL
+    cardData: Raw = NULL  # noqa: N815 - the Hub's name
+    private: Raw = NULL
+    disabled: Raw = NULL
+    library_name: Raw = NULL
+    pipeline_tag: Raw = NULL
+    lastModified: Raw = NULL  # noqa: N815 - the Hub's name
+    siblings: Raw = NULL
+
+
+class _Card(Struct):
+    """The metadata of a model card."""
+
+    base_model: Raw = NULL
+
+
+class _Sibling(Struct):
+    """A file of a repository."""
+
+    rfilename: Raw = NULL
+    size: Raw = NULL
+    blobId: Raw = NULL  # noqa: N815 - the Hub's name
+    lfs: Raw = NULL
+
+
+class _Lfs(Struct):
+    """A file in LFS."""
+
+    size: Raw = NULL
+    sha256: Raw = NULL
+    oid: Raw = NULL
 
 
 class HuggingFace:
@@ -42,35 +97,37 @@ class HuggingFace:
         authors = narrowed.named_owners or (None,)
         items = (item for author in authors for item in self._pages(author, narrowed, pages))
         for item in require_few(items, self._transfer.host):
-            if isinstance(item, dict) and (name := text_of(item.get("id"))) is not None:
-                yield HubModel(name, text_of(item.get("sha")), _tags(item))
+            model = part_of(item, _Model)
+            if model is not None and part_of(model.id, str) is not None:
+                # A name that is no text stays escaped, and so is none that a model can have.
+                name = text_of(model.id) or escaped(model.id)
+                yield HubModel(name, text_of(model.sha, 200), _tags(model))
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
         path, blobs = f"/api/models/{_quote(name)}", {"blobs": "true"}
         if revision is not None:
             path += f"/revision/{quote(revision, safe='')}"
         try:
-            found, _, _ = self._transfer.json(path, blobs)
+            found, _, _ = self._transfer.json(path, _Model, blobs)
         except HubNotFound:
             if revision is not None:
                 raise
             # Mirrors may serve only the requests of whole-repository downloads.
-            found, _, _ = self._transfer.json(f"{path}/revision/main", blobs)
-        if not isinstance(found, dict):
-            raise HubProtocolError(f"{self._transfer.host} answered no description of {name}")
-        current, sha = text_of(found.get("id")) or name, text_of(found.get("sha"), 200)
+            found, _, _ = self._transfer.json(f"{path}/revision/main", _Model, blobs)
+        current = name_of(found.id, f"the id of {name}") or name
+        sha = name_of(found.sha, f"the sha of {name}", 200)
         if sha is None:
             raise HubProtocolError(f"{self._transfer.host} names no commit of {name}")
-        if found.get("disabled") is True:
+        if is_true(found.disabled):
             raise HubForbidden(f"{name} is disabled on {self._transfer.host}")
         return HubRevision(
             name=current,
             revision=sha,
             tags=_tags(found),
             base_model=_base_model(found),
-            private=found.get("private") is True,
+            private=is_true(found.private),
             attributes=_attributes(found),
-            files=tuple(_files(found.get("siblings"))),
+            files=tuple(_files(found.siblings, name)),
             address=f"{self._transfer.base}/{current}/tree/{sha}",
         )
 
@@ -88,12 +145,12 @@ class HuggingFace:
         if not self._transfer.authorized:
             return False
         try:
-            self._transfer.json("/api/whoami-v2")
+            self._transfer.json("/api/whoami-v2", Raw)
         except (HubNotFound, HubForbidden):
             return False
         return True
 
-    def _pages(self, author: str | None, filters: Filters, pages: Iterator[int]) -> Iterator[Any]:
+    def _pages(self, author: str | None, filters: Filters, pages: Iterator[int]) -> Iterator[Raw]:
         """The items of a listing, page by page (RFC 8288 links), as long as there are ``pages``."""
         asked: dict[str, Any] = {
             "full": "true",
@@ -108,9 +165,7 @@ class HuggingFace:
         params: dict[str, Any] | None = asked
         url = "/api/models"
         for _ in pages:
-            items, headers, address = self._transfer.json(url, params)
-            if not isinstance(items, list):
-                raise HubProtocolError(f"{self._transfer.host} answered no list of models")
+            items, headers, address = self._transfer.json(url, list[Raw], params)
             yield from items
             further = self._transfer.next_page(headers, address)
             if further is None or not items:
@@ -129,7 +184,7 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
     """
     del body
     code = response.headers.get("X-Error-Code")
-    message = text_of(response.headers.get("X-Error-Message"), 300)
+    message = shown(response.headers.get("X-Error-Message"), 300)
     said = f" ({message})" if message else ""
     host, path = response.url.host, response.url.path
     if code == "GatedRepo":
@@ -167,52 +222,51 @@ def _quote(name: str) -> str:
         raise HubNotFound(f"no repository can have this name: {error}") from None
 
 
-def _tags(found: Mapping[str, Any]) -> tuple[str, ...]:
-    tags = found.get("tags")
-    return tuple(filter(None, map(text_of, tags))) if isinstance(tags, list) else ()
+def _tags(found: _Model) -> tuple[str, ...]:
+    tags = islice(items_of(found.tags), _MAX_TAGS)
+    return tuple(filter(None, map(text_of, tags)))
 
 
-def _base_model(found: Mapping[str, Any]) -> str | None:
+def _base_model(found: _Model) -> str | None:
     """The only base that the card declares; None for merges of several bases."""
-    card = found.get("cardData")
-    declared = card.get("base_model") if isinstance(card, dict) else None
-    if isinstance(declared, list) and len(declared) == 1:
-        declared = declared[0]
-    if isinstance(declared, str):
-        return text_of(declared.strip(), 200)
+    card = part_of(found.cardData, _Card) or _Card()
+    declared = card.base_model
+    several = part_of(declared, list[Raw])
+    if several is not None and len(several) == 1:
+        [declared] = several
+    if (name := part_of(declared, str)) is not None:
+        return shown(name.strip(), 200)
     tagged = {match[1] for tag in _tags(found) if (match := _BASE_MODEL_TAG.fullmatch(tag))}
-    return tagged.pop() if declared is None and len(tagged) == 1 else None
+    return tagged.pop() if declared == NULL and len(tagged) == 1 else None
 
 
-def _attributes(found: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(found: _Model) -> dict[str, Any]:
     facts = {
-        name: text_of(found.get(field), 200)
-        for name, field in (
-            ("library", "library_name"),
-            ("pipeline", "pipeline_tag"),
-            ("last_modified", "lastModified"),
-        )
+        "library": text_of(found.library_name, 200),
+        "pipeline": text_of(found.pipeline_tag, 200),
+        "last_modified": text_of(found.lastModified, 200),
     }
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _files(siblings: Any) -> Iterable[HubFile]:
-    for sibling in siblings if isinstance(siblings, list) else ():
-        path = text_of(sibling.get("rfilename")) if isinstance(sibling, dict) else None
-        if path is not None:
-            blob = text_of(sibling.get("blobId"), 64)
-            yield HubFile(path, _size(sibling), _sha256(sibling.get("lfs")), blob)
+def _files(siblings: Raw, name: str) -> Iterator[HubFile]:
+    for number, item in enumerate(items_of(siblings)):
+        if number == _MAX_FILES:
+            raise HubForbidden(f"{name} holds more than {_MAX_FILES:,} files")
+        sibling = part_of(item, _Sibling)
+        path = None if sibling is None else text_of(sibling.rfilename)
+        if sibling is not None and path is not None:
+            lfs = part_of(sibling.lfs, _Lfs) or _Lfs()
+            size = integer_of(lfs.size)
+            yield HubFile(
+                path,
+                integer_of(sibling.size) if size is None else size,
+                _sha256(lfs),
+                text_of(sibling.blobId, 64),
+            )
 
 
-def _size(sibling: Mapping[str, Any]) -> int | None:
-    lfs = sibling.get("lfs")
-    for size in (lfs.get("size") if isinstance(lfs, dict) else None, sibling.get("size")):
-        if type(size) is int and size >= 0:
-            return size
-    return None
-
-
-def _sha256(lfs: Any) -> str | None:
+def _sha256(lfs: _Lfs) -> str | None:
     """The digest of a file in LFS; for other files the Hub declares another kind."""
-    digest = lfs.get("sha256", lfs.get("oid")) if isinstance(lfs, dict) else None
-    return digest if isinstance(digest, str) and _SHA256.fullmatch(digest) else None
+    digest = text_of(lfs.oid if lfs.sha256 == NULL else lfs.sha256)
+    return digest if digest is not None and _SHA256.fullmatch(digest) else None

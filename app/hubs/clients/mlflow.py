@@ -12,17 +12,37 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
-from app.hubs.clients.http import HubHttpClient, require_few, text_of
+from app.hubs.clients.answers import escaped, is_true, items_of, name_of, part_of, text_of
+from app.hubs.clients.http import HubHttpClient, require_few
+from app.hubs.clients.mlflow_answers import (
+    Answer,
+    Entry,
+    Model,
+    Run,
+    RunInfo,
+    Version,
+    attributes_of,
+    decimal_of,
+    is_ready,
+    newest,
+    number_of,
+    tag_values,
+    tags_of,
+    to_model,
+)
 from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
+from modelkin.core.foreign_json import Raw
 from modelkin.errors import ModelkinError
 
 __all__ = ["MLflow", "authorization", "refusal"]
+
+T = TypeVar("T")
 
 _API: Final = "/api/2.0/mlflow"
 _MODEL: Final = "/registered-models/get"
@@ -33,8 +53,6 @@ _MAX_DEPTH, _MAX_FILES = 4, 10_000
 _LOGGED = re.compile(r"models:/(m-[0-9a-f]+)/?")
 _IN_RUN = re.compile(r"runs:/([^/]{1,200})(?:/(.*))?", re.DOTALL)
 """The address of a version that was registered by the run and the folder that hold it."""
-_OWN_TAGS: Final = "mlflow."
-"""The prefix of the tags that MLflow sets itself."""
 
 
 class MLflow:
@@ -44,43 +62,45 @@ class MLflow:
         self._transfer = transfer
 
     def models(self, filters: Mapping[str, Any]) -> Iterator[HubModel]:  # noqa: ARG002 (no use)
-        for model in require_few(self._models(), self._transfer.host):
-            if isinstance(model, dict) and (name := text_of(model.get("name"))) is not None:
-                yield _to_model(name, model)
+        for item in require_few(self._models(), self._transfer.host):
+            model = part_of(item, Model)
+            if model is not None and part_of(model.name, str) is not None:
+                # A name that is no text stays escaped, and so is none that a model can have.
+                yield to_model(text_of(model.name) or escaped(model.name), model)
 
-    def _models(self) -> Iterator[Any]:
+    def _models(self) -> Iterator[Raw]:
         """The registered models, page by page."""
         token = None
         for _ in range(_MAX_PAGES):
             params = {"max_results": _PAGE_SIZE} | ({"page_token": token} if token else {})
             found = self._ask("/registered-models/search", params)
-            yield from _list(found, "registered_models")
-            token = text_of(found.get("next_page_token"))
+            yield from items_of(found.registered_models)
+            token = text_of(found.next_page_token)
             if token is None:
                 return
         raise HubForbidden(f"{self._transfer.host} lists more than {_MAX_PAGES} pages of models")
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
-        model = _dict(self._ask(_MODEL, {"name": name}), "registered_model")
-        number = _number(_newest(model)) if revision is None else self._number(name, revision)
+        model = self._part(self._ask(_MODEL, {"name": name}).registered_model, Model)
+        number = number_of(newest(model)) if revision is None else self._number(name, revision)
         if number is None:
             raise HubNotFound(f"{name} has no version that is ready on {self._transfer.host}")
         asked = {"name": name, "version": number}
-        version = _dict(self._ask("/model-versions/get", asked), "model_version")
-        if version.get("status", "READY") != "READY":
+        version = self._part(self._ask("/model-versions/get", asked).model_version, Version)
+        if not is_ready(version):
             raise HubNotFound(
                 f"version {number} of {name} is not ready on {self._transfer.host}: "
-                f"{text_of(version.get('status'), 100)}"
+                f"{text_of(version.status, 100)}"
             )
         place = self._place(name, number, version)
         return HubRevision(
-            name=text_of(model.get("name")) or name,
+            name=name_of(model.name, f"the name of {name}") or name,
             revision=number,
-            tags=_tags(model, version),
-            base_model=_tag_values(version).get("base_model")
-            or _tag_values(model).get("base_model"),
+            tags=tags_of(model, version),
+            base_model=tag_values(version.tags).get("base_model")
+            or tag_values(model.tags).get("base_model"),
             private=self._transfer.authorized,
-            attributes=_attributes(version),
+            attributes=attributes_of(version),
             files=tuple(self._files(place)),
             address=f"{self._transfer.base}/#/models/{quote(name, safe='')}/versions/{number}",
         )
@@ -101,7 +121,7 @@ class MLflow:
     def _url(self, revision: HubRevision, file: HubFile) -> str:
         """The address of a file on the server."""
         version = {"name": revision.name, "version": revision.revision}
-        found = _dict(self._ask("/model-versions/get", version), "model_version")
+        found = self._part(self._ask("/model-versions/get", version).model_version, Version)
         place = self._place(revision.name, revision.revision, found)
         if place.served is not None:
             return f"{_ARTIFACTS}/{_quote(f'{place.served}/{file.path}')}"
@@ -110,10 +130,15 @@ class MLflow:
             return f"/get-artifact?{httpx.QueryParams({'run_id': place.run_id, 'path': path})}"
         return f"/model-versions/get-artifact?{httpx.QueryParams({**version, 'path': file.path})}"
 
-    def _ask(self, path: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        found, _, _ = self._transfer.json(_API + path, params)
-        if not isinstance(found, dict):
-            raise HubProtocolError(f"{self._transfer.host} answered no object to {_API}{path}")
+    def _ask(self, path: str, params: Mapping[str, Any]) -> Answer:
+        return self._transfer.json(_API + path, Answer, params)[0]
+
+    def _part(self, part: Raw, form: type[T]) -> T:
+        """A part of an answer that has to be there."""
+        found = part_of(part, form)
+        if found is None:
+            what = form.__name__.lower()
+            raise HubProtocolError(f"{self._transfer.host} answered without a {what}")
         return found
 
     def _number(self, name: str, revision: str) -> str | None:
@@ -121,30 +146,31 @@ class MLflow:
         if revision.isdecimal():
             return revision
         asked = {"name": name, "alias": revision}
-        return _number(_dict(self._ask("/registered-models/alias", asked), "model_version"))
+        found = self._ask("/registered-models/alias", asked)
+        return number_of(self._part(found.model_version, Version))
 
-    def _place(self, name: str, number: str, version: Mapping[str, Any]) -> _Place:
+    def _place(self, name: str, number: str, version: Version) -> _Place:
         asked = {"name": name, "version": number}
-        uri = text_of(self._ask("/model-versions/get-download-uri", asked).get("artifact_uri"))
+        uri = text_of(self._ask("/model-versions/get-download-uri", asked).artifact_uri)
         if uri is None:
             raise HubProtocolError(
                 f"{self._transfer.host} gives no address for version {number} of {name}"
             )
         if (in_run := _IN_RUN.fullmatch(uri)) is not None:
             return self._place_in_run(in_run[1], (in_run[2] or "").strip("/"))
-        source = text_of(version.get("source")) or ""
+        source = text_of(version.source) or ""
         logged = _LOGGED.fullmatch(source)
         return _Place(
             uri=uri,
             served=self.served_path(uri),
             model_id=logged[1] if logged else None,
-            run_id=text_of(version.get("run_id"), 200),
+            run_id=text_of(version.run_id, 200),
         )
 
     def _place_in_run(self, run_id: str, path: str) -> _Place:
         """The place where the run keeps its artifacts; the server leaves this to its clients."""
-        run = _dict(self._ask("/runs/get", {"run_id": run_id}), "run")
-        root = text_of(_dict(run, "info").get("artifact_uri"))
+        run = self._part(self._ask("/runs/get", {"run_id": run_id}).run, Run)
+        root = text_of(self._part(run.info, RunInfo).artifact_uri)
         if root is None:
             raise HubProtocolError(f"{self._transfer.host} gives no address for run {run_id!a}")
         uri = f"{root.rstrip('/')}/{path}".rstrip("/")
@@ -183,28 +209,29 @@ class MLflow:
     def _entries(self, place: _Place, folder: str) -> Iterator[tuple[str, bool, int | None]]:
         """The entries of a folder: path relative to the place, whether it is a folder, size."""
         root, found = self._listing(place, folder)
-        for entry in _list(found, "files"):
-            path = text_of(entry.get("path")) if isinstance(entry, dict) else None
-            if path is None:
+        for item in items_of(found.files):
+            entry = part_of(item, Entry)
+            path = None if entry is None else text_of(entry.path)
+            if entry is None or path is None:
                 continue
             if place.served is not None:
                 path = f"{folder}/{path}".lstrip("/")
             elif root:
                 path = path.removeprefix(f"{root}/")
-            yield path, entry.get("is_dir") is True, _size(entry.get("file_size"))
+            yield path, is_true(entry.is_dir), decimal_of(entry.file_size)
 
-    def _listing(self, place: _Place, folder: str) -> tuple[str, Mapping[str, Any]]:
+    def _listing(self, place: _Place, folder: str) -> tuple[str, Answer]:
         """The listing of a folder, and the path at which it starts within its run."""
         if place.served is not None:
             path = f"{place.served}/{folder}".rstrip("/")
-            found, _, _ = self._transfer.json(_ARTIFACTS, {"path": path})
-            return "", found if isinstance(found, dict) else {}
+            found, _, _ = self._transfer.json(_ARTIFACTS, Answer, {"path": path})
+            return "", found
         if place.model_id is not None:
             asked = {"artifact_directory_path": folder} if folder else {}
             return "", self._ask(f"/logged-models/{place.model_id}/artifacts/directories", asked)
         if place.run_id is not None:
             run = {"run_id": place.run_id}
-            root = text_of(self._ask("/artifacts/list", run).get("root_uri")) or ""
+            root = text_of(self._ask("/artifacts/list", run).root_uri) or ""
             if root and place.uri.startswith(f"{root}/"):
                 inside = place.uri.removeprefix(f"{root}/").strip("/")
                 path = f"{inside}/{folder}".rstrip("/")
@@ -258,66 +285,3 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
 
 def _quote(path: str) -> str:
     return "/".join(quote(part, safe="") for part in path.split("/") if part)
-
-
-def _list(found: Mapping[str, Any], name: str) -> list[Any]:
-    value = found.get(name)
-    return value if isinstance(value, list) else []
-
-
-def _dict(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = found.get(name)
-    if not isinstance(value, dict):
-        raise HubProtocolError(f"the registry answered without a {name}")
-    return value
-
-
-def _to_model(name: str, model: Mapping[str, Any]) -> HubModel:
-    """The line of a registered model, which may have no version that is ready."""
-    version = _newest(model)
-    number, tags = _number(version), _tags(model, version or {})
-    return HubModel(name, number, tags, unreleased=number is None, mutable_tags=True)
-
-
-def _newest(model: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The ready version with the highest number among the newest of each stage."""
-    ready = [
-        version
-        for version in _list(model, "latest_versions")
-        if isinstance(version, dict)
-        and version.get("status", "READY") == "READY"
-        and _number(version) is not None
-    ]
-    return max(ready, key=lambda version: int(version["version"]), default=None)
-
-
-def _number(version: Mapping[str, Any] | None) -> str | None:
-    number = str(version.get("version", "")) if version is not None else ""
-    return number if number.isascii() and number.isdecimal() and len(number) < 20 else None
-
-
-def _tag_values(item: Mapping[str, Any]) -> dict[str, str]:
-    tags = [tag for tag in _list(item, "tags") if isinstance(tag, dict)]
-    pairs = [(text_of(tag.get("key"), 200), text_of(tag.get("value"), 200)) for tag in tags]
-    return {key: value for key, value in pairs if key is not None and value is not None}
-
-
-def _tags(model: Mapping[str, Any], version: Mapping[str, Any]) -> tuple[str, ...]:
-    """``key:value`` of model and version, where the version's win; and its aliases."""
-    merged = _tag_values(model) | _tag_values(version)
-    tags = [f"{key}:{value}" for key, value in merged.items() if not key.startswith(_OWN_TAGS)]
-    number = _number(version)
-    aliases = [alias for alias in _list(model, "aliases") if isinstance(alias, dict)]
-    here = [text_of(alias.get("alias"), 100) for alias in aliases if alias.get("version") == number]
-    return (*tags, *(f"alias:{alias}" for alias in here if alias is not None))
-
-
-def _attributes(version: Mapping[str, Any]) -> dict[str, Any]:
-    run = text_of(version.get("run_id"), 200)
-    return {} if run is None else {"run": run}
-
-
-def _size(value: Any) -> int | None:
-    """A size; protobuf writes 64-bit numbers as texts in JSON."""
-    text = str(value)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None

@@ -6,7 +6,6 @@ It never keeps a file open, and maps no tensor: mapped pages would count as memo
 from __future__ import annotations
 
 import fnmatch
-import json
 import math
 import re
 from collections import Counter
@@ -14,7 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from modelkin.checkpoints.dtypes import BITS, FLOATS, UNREADABLE
 from modelkin.checkpoints.header import (
@@ -25,6 +26,7 @@ from modelkin.checkpoints.header import (
     header_length,
     read_header,
 )
+from modelkin.core.foreign_json import decode_json, has_control_character
 from modelkin.core.layout import Layout
 from modelkin.core.quoting import quote
 
@@ -38,6 +40,12 @@ stay below it, packed weights do not."""
 _SCALE_SUFFIXES: Final = ("_scale", "_scale_inv")
 """The suffixes of the names of tensors with the scales of others."""
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
+
+
+class _Index(msgspec.Struct):
+    """What is read of an index."""
+
+    weight_map: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,16 +295,25 @@ def read_index(index: Path, limits: CheckpointLimits | None = None) -> dict[str,
     if index.stat().st_size > max_bytes:
         raise bad_checkpoint(index.name, f"an index has at most {max_bytes} bytes")
     try:
-        fields: Any = json.loads(index.read_bytes())
-    except (ValueError, RecursionError) as error:
+        weight_map = decode_json(index.read_bytes(), _Index).weight_map
+    except msgspec.ValidationError:
+        raise bad_checkpoint(
+            index.name, "it has no weight_map of texts: it is not an index of shards"
+        ) from None
+    except ValueError as error:
         raise bad_checkpoint(index.name, f"it is not JSON: {error}") from None
-    weight_map = fields.get("weight_map") if isinstance(fields, dict) else None
-    if not isinstance(weight_map, dict) or not weight_map:
+    if not weight_map:
         raise bad_checkpoint(index.name, "it has no weight_map: it is not an index of shards")
-    for file in weight_map.values():
-        if not isinstance(file, str) or Path(file).name != file or not file.endswith(_SUFFIX):
+    for name, file in weight_map.items():
+        if Path(file).name != file or not file.endswith(_SUFFIX):
             raise bad_checkpoint(
                 index.name, f"it names {quote(file)}, which is not a {_SUFFIX} file beside it"
+            )
+        if has_control_character(name) or has_control_character(file):
+            raise bad_checkpoint(
+                index.name,
+                f"the name of tensor {quote(name)}, or of its shard {quote(file)}, has a control "
+                f"character",
             )
     return weight_map
 

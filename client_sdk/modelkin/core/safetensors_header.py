@@ -8,12 +8,16 @@ file and no tensor, and allocates nothing that a header declares.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final, NoReturn, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol
 
+import msgspec
+
+from modelkin.core.foreign_json import Raw, count_members, decode_json, has_control_character
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
@@ -62,6 +66,19 @@ BITS: Final = {
 
 _KEYS = ("dtype", "shape", "data_offsets")
 _MAX_COUNT = 2**63 - 1
+_MAX_METADATA = 10_000
+"""Entries of the metadata, which are not used here."""
+_OBJECT_NAME: Final = re.compile(rb'("(?:[^"\\]|\\.)*")\s*:\s*\{')
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
+
+
+class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The description of a tensor."""
+
+    dtype: Literal[tuple(BITS)]  # type: ignore[valid-type]
+    shape: tuple[_Count, ...]
+    data_offsets: tuple[_Count, _Count]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +140,14 @@ def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry
         where: the name of the file for errors.
 
     Raises:
-        InvalidCheckpoint: the header is inconsistent.
+        InvalidCheckpoint: the header is inconsistent, or a name in it is no text.
     """
     begin = LENGTH_BYTES + len(header)
     fields = _load(header, where)
-    metadata = fields.pop("__metadata__", None)
-    if metadata is not None and not _is_text_map(metadata):
-        raise bad_checkpoint(where, "its __metadata__ is not a map of strings")
+    members = len(fields) + _count_metadata(fields.pop("__metadata__", None), where)
     entries = [_entry(name, value, begin, where) for name, value in fields.items()]
+    if count_members(header) != members + len(_KEYS) * len(entries):
+        raise bad_checkpoint(where, f"its header is not valid JSON: {_repeated(header)}")
     entries.sort(key=lambda entry: (entry.begin, entry.end))
     at, last = begin, "the header"
     for entry in entries:
@@ -168,66 +185,85 @@ def length_problem(size: int, length: int) -> str:
     )
 
 
-def _load(header: bytes, where: str) -> dict[str, Any]:
+def _load(header: bytes, where: str) -> dict[str, Raw]:
+    """The names of a header, and their values, which are not decoded yet."""
     if header[:1] != b"{":
         raise bad_checkpoint(
             where, "its header does not begin with '{': it is not a safetensors file"
         )
     try:
-        # Decoded here, since json.loads also accepts UTF-16 and a byte order mark.
-        fields = json.loads(
-            header.decode("utf-8"), object_pairs_hook=_distinct, parse_constant=_no_constant
-        )
-    except (ValueError, RecursionError) as error:
+        return decode_json(header, dict[str, Raw])
+    except ValueError as error:
         raise bad_checkpoint(where, f"its header is not valid JSON: {error}") from None
-    if not isinstance(fields, dict):  # unreachable behind '{', and mypy's proof of it
-        raise bad_checkpoint(where, "its header is not a JSON object")
-    return fields
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        repeated, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"the name {quote(repeated)} is repeated")
-    return fields
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _is_text_map(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
-
-
-def _entry(name: str, value: Any, begin: int, where: str) -> TensorEntry:
-    if not isinstance(value, dict) or value.keys() != set(_KEYS):
-        raise bad_checkpoint(where, f"tensor {quote(name)} is not described by {', '.join(_KEYS)}")
-    dtype, shape, offsets = value["dtype"], value["shape"], value["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in BITS:
+def _count_metadata(metadata: Raw | None, where: str) -> int:
+    """Count the names of the metadata, which are a map of texts."""
+    if metadata is None or bytes(metadata) == b"null":
+        return 0
+    count = count_members(metadata)
+    if count > _MAX_METADATA:
         raise bad_checkpoint(
-            where, f"tensor {quote(name)} has the dtype {quote(dtype)}, unknown to this modelkin"
+            where, f"its __metadata__ has {count} entries, at most {_MAX_METADATA} are read"
         )
-    if not _are_counts(shape):
-        raise bad_checkpoint(where, f"tensor {quote(name)} has no list of counts as its shape")
-    if not _are_counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+    try:
+        return len(decode_json(metadata, dict[str, str]))
+    except msgspec.ValidationError:
+        raise bad_checkpoint(where, "its __metadata__ is not a map of strings") from None
+    except ValueError as error:
+        raise bad_checkpoint(where, f"its __metadata__ is not valid JSON: {error}") from None
+
+
+def _repeated(header: bytes) -> str:
+    """Say which name is repeated in a header."""
+    names = Counter(_OBJECT_NAME.findall(header))
+    for name, count in names.most_common(1):
+        if count > 1:
+            return f"the name {quote(name[1:-1].decode('utf-8', 'backslashreplace'))} is repeated"
+    return "a name within an object is repeated"
+
+
+def _entry(name: str, value: Raw, begin: int, where: str) -> TensorEntry:
+    if has_control_character(name):
+        raise bad_checkpoint(where, f"the name of tensor {quote(name)} has a control character")
+    try:
+        fields = msgspec.json.decode(value, type=_Fields)
+    except (ValueError, RecursionError):
+        raise bad_checkpoint(where, _problem(name, value)) from None
+    dtype, shape, (first, last) = fields.dtype, fields.shape, fields.data_offsets
+    if first > last:
         raise bad_checkpoint(where, f"tensor {quote(name)} has no ascending pair as data_offsets")
     bits = _product(shape) * BITS[dtype]
-    if bits != 8 * (offsets[1] - offsets[0]):
+    if bits != 8 * (last - first):
         raise bad_checkpoint(
             where,
-            f"tensor {quote(name)}, {dtype} of shape {quote(shape)}, takes {bits / 8:.15g} "
-            f"bytes, its data_offsets span {offsets[1] - offsets[0]}",
+            f"tensor {quote(name)}, {dtype} of shape {quote(list(shape))}, takes {bits / 8:.15g} "
+            f"bytes, its data_offsets span {last - first}",
         )
-    return TensorEntry(name, dtype, tuple(shape), begin + offsets[0], begin + offsets[1])
+    return TensorEntry(name, dtype, shape, begin + first, begin + last)
+
+
+def _problem(name: str, value: Raw) -> str:
+    """Say what is wrong with the description of a tensor that could not be decoded."""
+    try:
+        fields = decode_json(value)
+    except ValueError as error:
+        return f"its header is not valid JSON: tensor {quote(name)}: {error}"
+    if not isinstance(fields, dict) or fields.keys() != set(_KEYS):
+        return f"tensor {quote(name)} is not described by {', '.join(_KEYS)}"
+    dtype, shape = fields["dtype"], fields["shape"]
+    if not isinstance(dtype, str) or dtype not in BITS:
+        return f"tensor {quote(name)} has the dtype {quote(dtype)}, unknown to this modelkin"
+    if not _are_counts(shape):
+        return f"tensor {quote(name)} has no list of counts as its shape"
+    return f"tensor {quote(name)} has no ascending pair as data_offsets"
 
 
 def _are_counts(value: Any) -> bool:
     return isinstance(value, list) and all(type(v) is int and 0 <= v <= _MAX_COUNT for v in value)
 
 
-def _product(shape: list[int]) -> int:
+def _product(shape: tuple[int, ...]) -> int:
     """Multiply counts, up to where the product exceeds every file: a header may hold millions."""
     if 0 in shape:
         return 0

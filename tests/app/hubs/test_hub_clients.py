@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.hubs.clients.answers import read_answer
 from app.hubs.clients.huggingface import HuggingFace
 from app.hubs.clients.mlflow import MLflow
 from app.hubs.ingestion.checkpoint_files import choose
@@ -32,7 +34,11 @@ _TEXTS = st.sampled_from(
     ]
 )
 _ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | _TEXTS,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | _TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
     max_leaves=5,
 )
@@ -86,9 +92,9 @@ class Said:
     def __init__(self, answers: list[Any]) -> None:
         self._answers = answers
 
-    def json(self, *_: Any) -> tuple[Any, httpx.Headers, str]:
-        answer = self._answers.pop(0) if self._answers else {}
-        return answer, httpx.Headers(), self.base
+    def json(self, _: str, form: type[Any], *__: Any) -> tuple[Any, httpx.Headers, str]:
+        answer = json.dumps(self._answers.pop(0) if self._answers else {}).encode()
+        return read_answer(answer, form, "it answers", "/"), httpx.Headers(), self.base
 
     def next_page(self, *_: Any) -> None:
         """There is one."""

@@ -103,7 +103,11 @@ def test_a_missing_shard_is_named(tmp_path: Path) -> None:
         ({"body.bias": None}, "'body.bias' is in the shard alone"),
         ({"more": "model-00001-of-00003.safetensors"}, "'more' is in the index alone"),
         ({"body.bias": "../x.safetensors"}, "'../x.safetensors', which is not a .safetensors file"),
-        ({"body.bias": 7}, "it names 7"),
+        ({"body.bias": 7}, "no weight_map of texts"),
+        ({"\ud800": "model-00001-of-00003.safetensors"}, "is half a surrogate pair, and no text"),
+        ({"body.bias": "\udfff.safetensors"}, "is half a surrogate pair, and no text"),
+        ({"a\0": "model-00001-of-00003.safetensors"}, "has a control character"),
+        ({"body.bias": "a\0.safetensors"}, "has a control character"),
     ],
 )
 def test_an_index_that_lies_is_refused(

@@ -6,13 +6,13 @@ of its field: the product alone would be another model.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from modelkin.core.adapters.patterns import MAX_STEPS, ModulePattern, steps_of
+from modelkin.core.foreign_json import decode_json, has_control_character
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
@@ -102,11 +102,10 @@ class AdapterConfig:
         if len(data) > MAX_CONFIG_BYTES:
             raise _bad(f"it has {len(data)} bytes or more, at most {MAX_CONFIG_BYTES} are read")
         try:
-            return cls.of(json.loads(data))
-        except (ValueError, RecursionError) as error:
-            if isinstance(error, InvalidCheckpoint):
-                raise
+            fields = decode_json(data)
+        except ValueError as error:
             raise _bad(f"it is not JSON: {error}") from None
+        return cls.of(fields)
 
     @classmethod
     def of(cls, fields: Any) -> AdapterConfig:
@@ -245,9 +244,13 @@ def _base(name: Any) -> str | None:
 def _targets(value: Any) -> tuple[str, ...] | None:
     if value is None or isinstance(value, str):
         return None
-    if not isinstance(value, (list, tuple, set)) or not all(isinstance(t, str) for t in value):
+    if not isinstance(value, (list, tuple, set)) or not all(map(_is_name, value)):
         raise _field("target_modules", value, "it is a list of names, or one expression")
     return tuple(sorted(value))
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and not has_control_character(value)
 
 
 def _patterns(fields: Mapping[str, Any], name: str) -> list[tuple[ModulePattern, str, Any]]:

@@ -1,0 +1,95 @@
+"""JSON of strangers: headers, indexes and configurations of files, and the answers of hubs.
+
+All of it is decoded here. A text that is decoded has no half of a surrogate pair, so every database
+and every encoder takes it. Parts that no caller asks for stay bytes, and cost no objects.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TypeVar, overload
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+__all__ = [
+    "NULL",
+    "Raw",
+    "count_members",
+    "decode_json",
+    "has_control_character",
+    "without_half_pairs",
+]
+
+T = TypeVar("T")
+
+NULL: Final = Raw(b"null")
+"""The default of a field that stays undecoded."""
+
+_CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
+_HALF_A_PAIR: Final = re.compile(
+    rb"(?<!\\)((?:\\\\)*)"  # backslashes that are escaped themselves
+    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+)
+_QUOTE, _COLON = 0x22, 0x3A
+_DROPPED: Final = bytes(set(range(256)) - {_QUOTE, _COLON})
+
+
+@overload
+def decode_json(data: bytes | bytearray | str | Raw) -> Any: ...
+@overload
+def decode_json(data: bytes | bytearray | str | Raw, form: type[T]) -> T: ...
+def decode_json(data: bytes | bytearray | str | Raw, form: Any = Any) -> Any:
+    """Decode a JSON text (RFC 8259); NaN, infinities, other encodings than UTF-8 are refused.
+
+    Of a name that is repeated in an object the last value counts.
+
+    Args:
+        data: the text, or a part that stayed undecoded.
+        form: the type of the value, as msgspec has it; parts of the type ``Raw`` stay undecoded.
+
+    Raises:
+        msgspec.ValidationError: the value is of another type; the message may quote a stranger.
+        ValueError: it is not JSON, or holds what is no text; says what and where.
+    """
+    try:
+        return msgspec.json.decode(data, type=form)
+    except msgspec.ValidationError:
+        raise
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(_half_a_pair(data) or str(error)) from None
+
+
+def has_control_character(text: str) -> bool:
+    """Whether a text has a character that terminals obey and Postgres may refuse, such as NUL."""
+    return _CONTROL.search(text) is not None
+
+
+def count_members(data: bytes | Raw) -> int:
+    """Count the members of all objects of a JSON text, repeated names too, in little memory."""
+    text = bytes(data)
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    marks = np.frombuffer(text.translate(None, _DROPPED), np.uint8)
+    within = np.cumsum(marks == _QUOTE, dtype=np.uint8) & 1  # wraps at 256, and stays odd or even
+    return int(np.count_nonzero((marks == _COLON) & (within == 0)))
+
+
+def without_half_pairs(data: bytes | bytearray) -> bytes | bytearray:
+    """A JSON text with U+FFFD, the replacement character, for each half of a surrogate pair."""
+    if b"\\ud" not in data and b"\\uD" not in data:
+        return data
+    return _HALF_A_PAIR.sub(rb"\1\\ufffd", data)
+
+
+def _half_a_pair(data: bytes | bytearray | str | Raw) -> str | None:
+    """Say where a text that could not be decoded has half of a surrogate pair, if that is why."""
+    text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
+    found = _HALF_A_PAIR.search(text)
+    if found is None:
+        return None
+    return f"{found[2].decode()} at byte {found.start(2)} is half a surrogate pair, and no text"
