@@ -6,11 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import httpx
 
 from app.infra.egress.client import Egress, EgressRefused
+from app.infra.egress.limits import Deadline
 from app.infra.egress.waits import asked_wait
 from modelkin._version import __version__
 from modelkin.webhooks import sign
@@ -95,7 +97,9 @@ class Sender:
         status, wait = None, None
         try:
             with (
-                self._egress.client(timeout=timeout, deadline=self._deadline) as client,
+                self._egress.client(
+                    timeout=timeout, limit=partial(Deadline, self._deadline)
+                ) as client,
                 client.stream("POST", url, content=body, headers=headers) as response,
             ):
                 status = response.status_code

@@ -78,7 +78,7 @@ def hub(egress: Egress) -> HubHttpClient:
         "http://rebound.example",
         egress,
         authorization=None,
-        limits=TransferLimits(1 << 20, timeout=1.0, grace=1.0, total=60.0),
+        limits=TransferLimits(1 << 20, timeout=1.0, total=60.0),
         refusal=lambda *args, **kwargs: None,
     )
 

@@ -22,6 +22,7 @@ from app.hubs.clients.answers import read_answer
 from app.hubs.clients.download import Download, writing
 from app.hubs.clients.protocol import HubFile, Received
 from app.infra.egress.client import Egress, EgressRefused
+from app.infra.egress.limits import Patience
 from app.infra.egress.waits import asked_wait
 from app.infra.egress.web_origins import web_origin
 from app.infra.errors import HubForbidden, HubProtocolError, HubTimeout, HubUnavailable
@@ -55,17 +56,17 @@ class TransferLimits:
 
     Attributes:
         checkpoint_bytes: the largest checkpoint, all its files together.
-        timeout: seconds without a byte.
-        grace: seconds that any response may take, however little arrives.
-        slowest: bytes a second that must arrive beyond that.
+        timeout: seconds that the hub may keep its job waiting, over all requests together.
+        slowest: bytes whose arrival earns a second of that back.
+        prompt: seconds of waiting for a whole answer that do not count.
         total: seconds for all requests, from the opening of the hub.
         answer_bytes: the largest response that is not a file.
     """
 
     checkpoint_bytes: int
     timeout: float = 30.0
-    grace: float = 60.0
     slowest: int = 64 << 10
+    prompt: float = 2.0
     total: float = 4 * 3600.0
     answer_bytes: int = 16 << 20
 
@@ -99,11 +100,8 @@ class HubHttpClient:
         self.base = base.rstrip("/")
         self.host = urlsplit(self.base).netloc.rpartition("@")[2]
         self._authorization = None if authorization is None else self._sendable(authorization)
-        # Files may take longer while bytes keep arriving; other responses may not.
-        self._files = egress.client(
-            timeout=limits.timeout, deadline=limits.grace, pace=limits.slowest
-        )
-        self._answers = egress.client(timeout=limits.timeout, deadline=limits.grace)
+        self._patience = Patience(limits.timeout, limits.slowest)
+        self._client = egress.client(timeout=limits.timeout, limit=lambda: self._patience)
         self._limits = limits
         self._refusal = refusal
         self._before_request = before_request
@@ -116,8 +114,7 @@ class HubHttpClient:
 
     def close(self) -> None:
         """Close the connections."""
-        self._files.close()
-        self._answers.close()
+        self._client.close()
 
     def json(
         self, url: str, form: type[T], params: Mapping[str, Any] | None = None
@@ -138,7 +135,7 @@ class HubHttpClient:
                 address = address.copy_merge_params(params)
         body = bytearray()
         asked = {b"Accept": b"application/json"}
-        with self._answer(self._answers, str(address), asked) as response:
+        with self._answer(str(address), asked) as response:
             for piece in response.iter_raw():
                 body += piece
                 if len(body) > self._limits.answer_bytes:
@@ -176,7 +173,7 @@ class HubHttpClient:
     def beginning(self, url: str, size: int) -> tuple[bytes, int | None]:
         """The first bytes of the file at ``url``, and its whole size; None where it is unknown."""
         headers = {b"Range": f"bytes=0-{size - 1}".encode()}
-        with self._answer(self._files, self._absolute(url), headers) as response:
+        with self._answer(self._absolute(url), headers) as response:
             part = re.fullmatch(r"bytes 0-\d+/(\d+)", response.headers.get("Content-Range", ""))
             if response.status_code == 206 and part is None:
                 raise HubProtocolError(f"{self.host} sends another part of a file than asked for")
@@ -201,7 +198,7 @@ class HubHttpClient:
 
     def _continue(self, url: str, download: Download, target: BinaryIO) -> int:
         headers = {b"Range": f"bytes={download.size}-".encode()} if download.size else {}
-        with self._answer(self._files, self._absolute(url), headers) as response:
+        with self._answer(self._absolute(url), headers) as response:
             download.take(response, target)
         return download.finish()
 
@@ -209,20 +206,25 @@ class HubHttpClient:
         return url if url.startswith(("http://", "https://")) else self.base + url
 
     @contextmanager
-    def _answer(
-        self, client: httpx.Client, url: str, headers: Mapping[bytes, bytes]
-    ) -> Iterator[httpx.Response]:
-        """A successful response after all redirects, its body not read yet."""
+    def _answer(self, url: str, headers: Mapping[bytes, bytes]) -> Iterator[httpx.Response]:
+        """A successful response after all redirects, its body not read yet.
+
+        Answers that come promptly never use up the hub's time, however many there are.
+        """
+        before = self._patience.left
         with self._errors_mapped():
             for _ in range(_MAX_REDIRECTS):
                 self._before_request()
                 self._require_time()
-                request = client.build_request("GET", url, headers=self._headers(url, headers))
-                response = client.send(request, stream=True)
+                request = self._client.build_request(
+                    "GET", url, headers=self._headers(url, headers)
+                )
+                response = self._client.send(request, stream=True)
                 try:
                     if not response.has_redirect_location:
                         self._require_good(response)
                         yield response
+                        self._patience.earn(min(self._limits.prompt, before - self._patience.left))
                         return
                     url = self._next(url, response.headers["Location"])
                 finally:
@@ -298,7 +300,8 @@ class HubHttpClient:
             raise
         except httpx.TimeoutException as error:
             raise HubUnavailable(
-                f"{self.host} said nothing for {self._limits.timeout:g} s, or is too slow: {error}"
+                f"{self.host} is too slow: it may keep a job waiting for "
+                f"{self._limits.timeout:g} s in all ({error})"
             ) from error
         except httpx.LocalProtocolError:  # its text would show the header
             raise HubProtocolError(

@@ -29,6 +29,7 @@ from app.infra.egress.addresses import (
     stands_for,
 )
 from app.infra.egress.allowlist import Allowlist
+from app.infra.egress.limits import Limit
 from app.infra.egress.transport import GuardedTransport, system_message
 from app.infra.errors import EgressRefused
 from modelkin.errors import InvalidParameter
@@ -94,27 +95,21 @@ class Egress:
         *,
         timeout: float | httpx.Timeout,
         max_bytes: int | None = None,
-        deadline: float | None = None,
-        pace: float | None = None,
+        limit: Callable[[], Limit] | None = None,
     ) -> httpx.Client:
         """An HTTP client that checks every connection; the caller closes it.
 
         Args:
             timeout: seconds for each step, as httpx has it.
             max_bytes: the largest body of a response; it is requested uncompressed.
-            deadline: seconds for a request from connecting to the last byte; connections are then
+            limit: makes the limit of each connection, or returns that of all; connections are then
                 not reused.
-            pace: bytes a second that extend the deadline; None for a fixed one.
 
         Its requests raise :class:`EgressRefused` and what httpx raises.
         """
         return httpx.Client(
             transport=GuardedTransport(
-                self.addresses,
-                self._context(),
-                max_bytes=max_bytes,
-                deadline=deadline,
-                pace=pace,
+                self.addresses, self._context(), max_bytes=max_bytes, limit=limit
             ),
             timeout=timeout,
             trust_env=False,

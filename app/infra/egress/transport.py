@@ -1,4 +1,4 @@
-"""``GuardedTransport``: an httpx transport with checked addresses and a deadline.
+"""``GuardedTransport``: an httpx transport with checked addresses and limits of time.
 
 The caller of the transport decides which addresses a host may have.
 """
@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 import ssl
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 import httpcore
 import httpx
 
 from app.infra.egress.addresses import Address, parse_url
+from app.infra.egress.limits import Limit
 from app.infra.errors import EgressRefused
 
 __all__ = ["Addresses", "GuardedTransport", "system_message"]
@@ -35,9 +35,7 @@ class GuardedTransport(httpx.BaseTransport):
         addresses: a function that resolves a host to its allowed addresses.
         tls: the context that verifies certificates.
         max_bytes: the largest body of a response; None for no limit.
-        deadline: the seconds for a request, from connecting to the last byte; None for no limit.
-        pace: the bytes a second, headers and body alike, that extend the deadline; None for a fixed
-            deadline.
+        limit: makes the limit of a connection, or returns that of several; None for no limit.
     """
 
     def __init__(
@@ -46,15 +44,14 @@ class GuardedTransport(httpx.BaseTransport):
         tls: ssl.SSLContext,
         *,
         max_bytes: int | None,
-        deadline: float | None,
-        pace: float | None = None,
+        limit: Callable[[], Limit] | None,
     ) -> None:
         self._pool = httpcore.ConnectionPool(
             ssl_context=tls,
             max_connections=100,
-            max_keepalive_connections=20 if deadline is None else 0,
+            max_keepalive_connections=20 if limit is None else 0,
             keepalive_expiry=5.0,
-            network_backend=_Network(addresses, deadline, pace),
+            network_backend=_Network(addresses, limit),
         )
         self._max_bytes = max_bytes
 
@@ -141,10 +138,9 @@ def _as_httpx() -> Iterator[None]:
 class _Network(httpcore.NetworkBackend):
     """Connects only to checked addresses."""
 
-    def __init__(self, addresses: Addresses, deadline: float | None, pace: float | None) -> None:
+    def __init__(self, addresses: Addresses, limit: Callable[[], Limit] | None) -> None:
         self._addresses = addresses
-        self._deadline = deadline
-        self._pace = pace
+        self._limit = limit
         self._plain = httpcore.SyncBackend()
 
     def connect_tcp(
@@ -155,61 +151,61 @@ class _Network(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        end = None if self._deadline is None else time.monotonic() + self._deadline
+        limit = None if self._limit is None else self._limit()
         try:
-            addresses = self._addresses(host, port, _least(timeout, _left(end)))
+            with _waiting(limit) as left:
+                addresses = self._addresses(host, port, _least(timeout, left))
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(f"{host!r}: {error}") from error
         except OSError as error:
             raise httpcore.ConnectError(
                 f"{host!r} cannot be found: {system_message(error)}"
             ) from error
-        stream = self._connect(addresses, port, timeout, end, local_address, socket_options)
-        return stream if end is None else _Hurried(stream, end, self._pace)
+        stream = self._connect(addresses, port, timeout, limit, local_address, socket_options)
+        return stream if limit is None else _Limited(stream, limit)
 
     def _connect(
         self,
         addresses: Sequence[Address],
         port: int,
         timeout: float | None,
-        end: float | None,
+        limit: Limit | None,
         local_address: str | None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None,
     ) -> httpcore.NetworkStream:
         """Connect to the first address that accepts."""
         for place, address in enumerate(addresses, 1):
             try:
-                return self._plain.connect_tcp(
-                    str(address),
-                    port,
-                    timeout=_least(timeout, _left(end)),
-                    local_address=local_address,
-                    socket_options=socket_options,
-                )
+                with _waiting(limit) as left:
+                    return self._plain.connect_tcp(
+                        str(address),
+                        port,
+                        timeout=_least(timeout, left),
+                        local_address=local_address,
+                        socket_options=socket_options,
+                    )
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if place == len(addresses):
                     raise
         raise AssertionError("there is at least one address")
 
 
-class _Hurried(httpcore.NetworkStream):
-    """A connection that ends at its deadline; with a pace, received bytes extend the deadline."""
+class _Limited(httpcore.NetworkStream):
+    """A connection whose waits are limited."""
 
-    def __init__(self, stream: httpcore.NetworkStream, end: float, pace: float | None) -> None:
+    def __init__(self, stream: httpcore.NetworkStream, limit: Limit) -> None:
         self._stream = stream
-        self._end = end
-        self._pace = pace
+        self._limit = limit
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        left = self._require(httpcore.ReadTimeout)
-        read = self._stream.read(max_bytes, timeout=_least(timeout, left))
-        if self._pace is not None:
-            self._end += len(read) / self._pace
+        with self._limit.waiting(httpcore.ReadTimeout) as left:
+            read = self._stream.read(max_bytes, timeout=_least(timeout, left))
+        self._limit.received(len(read))
         return read
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        left = self._require(httpcore.WriteTimeout)
-        self._stream.write(buffer, timeout=_least(timeout, left))
+        with self._limit.waiting(httpcore.WriteTimeout) as left:
+            self._stream.write(buffer, timeout=_least(timeout, left))
 
     def close(self) -> None:
         self._stream.close()
@@ -220,23 +216,17 @@ class _Hurried(httpcore.NetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,
     ) -> httpcore.NetworkStream:
-        left = self._require(httpcore.ConnectTimeout)
-        secured = self._stream.start_tls(ssl_context, server_hostname, _least(timeout, left))
-        return _Hurried(secured, self._end, self._pace)
+        with self._limit.waiting(httpcore.ConnectTimeout) as left:
+            secured = self._stream.start_tls(ssl_context, server_hostname, _least(timeout, left))
+        return _Limited(secured, self._limit)
 
     def get_extra_info(self, info: str) -> object:
         return self._stream.get_extra_info(info)
 
-    def _require(self, late: type[httpcore.TimeoutException]) -> float:
-        left = self._end - time.monotonic()
-        if left <= 0:
-            slow = "" if self._pace is None else f": {self._pace:g} bytes a second should come"
-            raise late(f"the request took too long altogether{slow}")
-        return left
 
-
-def _left(end: float | None) -> float | None:
-    return None if end is None else max(0.001, end - time.monotonic())
+def _waiting(limit: Limit | None) -> AbstractContextManager[float | None]:
+    """A block that connects; its value is the seconds that it may take."""
+    return nullcontext() if limit is None else limit.waiting(httpcore.ConnectTimeout)
 
 
 def _least(one: float | None, other: float | None) -> float | None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -24,6 +25,7 @@ from hypothesis import strategies as st
 from app.infra.egress.addresses import is_public, stands_for
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress, EgressRefused
+from app.infra.egress.limits import Deadline
 from app.settings import Settings
 from modelkin.errors import InvalidParameter
 from tests.support.egress_addresses import INSIDE, OUTSIDE, SPELLINGS
@@ -272,7 +274,7 @@ def test_a_request_ends_with_its_deadline(receiver: Receiver, path: str) -> None
     """However slowly bytes come, and however many, a request is over when its time is."""
     began = time.monotonic()
     with (
-        Egress(LOOPBACK).client(timeout=5, deadline=0.3) as client,
+        Egress(LOOPBACK).client(timeout=5, limit=partial(Deadline, 0.3)) as client,
         pytest.raises(httpx.TimeoutException),
     ):
         client.get(f"{receiver.url}/{path}")
@@ -283,7 +285,10 @@ def test_resolving_ends_with_the_deadline() -> None:
     """A resolver that says nothing is not waited for."""
     never = threading.Event()
     egress = Egress(LOOPBACK, resolve=lambda host, port: [str(never.wait(3))])
-    with egress.client(timeout=5, deadline=0.2) as client, pytest.raises(httpx.ConnectTimeout):
+    with (
+        egress.client(timeout=5, limit=partial(Deadline, 0.2)) as client,
+        pytest.raises(httpx.ConnectTimeout),
+    ):
         client.get("http://receiver.example/")
     never.set()
 

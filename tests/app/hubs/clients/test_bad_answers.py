@@ -139,7 +139,7 @@ def test_a_hub_whose_headers_drip(
         return True
 
     hub.on_cdn = drip
-    hurried = TransferLimits(checkpoint_bytes=1 << 30, timeout=2.0, grace=0.3)
+    hurried = TransferLimits(checkpoint_bytes=1 << 30, timeout=0.3)
     monkeypatch.setattr(app.hubs.registry, "limits", hurried)
     began = time.monotonic()
     state, code, detail = refused(app, hub.url)
@@ -209,7 +209,7 @@ def test_a_hub_that_drips(hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyP
         return True
 
     hub.on_cdn = drip
-    hurried = TransferLimits(checkpoint_bytes=1 << 30, timeout=2.0, grace=0.3)
+    hurried = TransferLimits(checkpoint_bytes=1 << 30, timeout=0.3)
     monkeypatch.setattr(app.hubs.registry, "limits", hurried)
     state, code, detail = refused(app, hub.url)
     assert ("queued", "hub_unavailable") == (state, code)
