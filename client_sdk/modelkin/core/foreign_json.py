@@ -29,10 +29,11 @@ NULL: Final = Raw(b"null")
 
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _HALF_A_PAIR: Final = re.compile(
-    rb"(?<!\\)((?:\\\\)*)"  # backslashes that are escaped themselves
-    rb"(\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
-    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
 )
+_BACKSLASH, _IN_ITS_PLACE = rb"\\", b"\0\0"
+"""An escaped backslash, behind which no escape begins; and what no JSON has."""
 _QUOTE, _COLON = 0x22, 0x3A
 _DROPPED: Final = bytes(set(range(256)) - {_QUOTE, _COLON})
 
@@ -81,15 +82,16 @@ def count_members(data: bytes | Raw) -> int:
 
 def without_half_pairs(data: bytes | bytearray) -> bytes | bytearray:
     """A JSON text with U+FFFD, the replacement character, for each half of a surrogate pair."""
-    if b"\\ud" not in data and b"\\uD" not in data:
+    if (b"\\ud" not in data and b"\\uD" not in data) or b"\0" in data:
         return data
-    return _HALF_A_PAIR.sub(rb"\1\\ufffd", data)
+    plain = _HALF_A_PAIR.sub(rb"\\ufffd", data.replace(_BACKSLASH, _IN_ITS_PLACE))
+    return plain.replace(_IN_ITS_PLACE, _BACKSLASH)
 
 
 def _half_a_pair(data: bytes | bytearray | str | Raw) -> str | None:
     """Say where a text that could not be decoded has half of a surrogate pair, if that is why."""
     text = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
-    found = _HALF_A_PAIR.search(text)
+    found = _HALF_A_PAIR.search(text.replace(_BACKSLASH, _IN_ITS_PLACE))
     if found is None:
         return None
-    return f"{found[2].decode()} at byte {found.start(2)} is half a surrogate pair, and no text"
+    return f"{found[0].decode()} at byte {found.start()} is half a surrogate pair, and no text"

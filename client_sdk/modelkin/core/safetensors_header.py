@@ -11,9 +11,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
-from typing import Annotated, Any, Final, Literal, Protocol
+from operator import attrgetter
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -81,9 +81,11 @@ class _Fields(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     data_offsets: tuple[_Count, _Count]
 
 
-@dataclass(frozen=True, slots=True)
-class TensorEntry:
-    """A tensor as a header declares it: its bytes are ``begin`` to ``end`` of the file."""
+class TensorEntry(NamedTuple):
+    """A tensor as a header declares it: its bytes are ``begin`` to ``end`` of the file.
+
+    A header may have a hundred thousand: a named tuple is made in half the time of a dataclass.
+    """
 
     name: str
     dtype: str
@@ -144,11 +146,14 @@ def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry
     """
     begin = LENGTH_BYTES + len(header)
     fields = _load(header, where)
+    written = count_members(header)
     members = len(fields) + _count_metadata(fields.pop("__metadata__", None), where)
     entries = [_entry(name, value, begin, where) for name, value in fields.items()]
-    if count_members(header) != members + len(_KEYS) * len(entries):
+    if written != members + len(_KEYS) * len(entries):
         raise bad_checkpoint(where, f"its header is not valid JSON: {_repeated(header)}")
-    entries.sort(key=lambda entry: (entry.begin, entry.end))
+    fields.clear()
+    for key in ("end", "begin"):  # one after the other, which makes no pair for each tensor
+        entries.sort(key=attrgetter(key))
     at, last = begin, "the header"
     for entry in entries:
         if entry.begin != at:
