@@ -323,11 +323,7 @@ class Settings(DataPlaces, BaseSettings):
         "model with a base has two supports",
     )
     hub_timeout_seconds: float = Field(
-        30.0,
-        gt=0,
-        le=3600,
-        description="time that a hub may keep a job waiting, over all its requests, while nothing "
-        "or less than 64 KiB a second comes; then the job is tried again later",
+        30.0, gt=0, le=3600, description="time for which a hub may keep a job waiting, in all"
     )
     hub_sync_timeout_seconds: float = Field(
         4 * 3600.0,

@@ -19,7 +19,7 @@ def read(document: Any) -> Raw:
 
 
 @pytest.mark.parametrize(
-    "text", ["\ud800", "a\udfff", "a\0", "\x1b[2J", "\x85", "a\u202eb", "\u200b", "a\ufffd", ""]
+    "text", ["\ud800", "a\udfff", "a\0", "\x1b[2J", "\x85", "a\u202eb", "\u200b", "b\ufffd", ""]
 )
 def test_a_text_that_is_none(text: str) -> None:
     """It describes nothing and names nothing; the error about a name shows it with escapes."""
