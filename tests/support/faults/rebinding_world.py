@@ -27,6 +27,7 @@ from app.hubs.clients.http import HubHttpClient, TransferLimits
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
 from app.webhooks.sender import Sender
+from modelkin.core.foreign_json import Raw
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.webhooks import new_secret
 from tests.support.faults.dns_server import NameServer
@@ -98,12 +99,12 @@ def guarded() -> tuple[Callable[[str], None], Sequence[Way]]:
 
     def ask_hub(url: str) -> None:
         origin, _, path = url.rpartition("/")
-        limits = TransferLimits(1 << 20, timeout=5.0, grace=5.0, total=20.0)
+        limits = TransferLimits(1 << 20, timeout=5.0, total=20.0)
         hub = HubHttpClient(
             origin, egress, authorization=None, limits=limits, refusal=lambda *a, **k: None
         )
         with contextlib.closing(hub), contextlib.suppress(ModelkinError):
-            hub.json(f"{origin}/{path}")
+            hub.json(f"{origin}/{path}", Raw)
 
     def check(url: str) -> None:
         with contextlib.suppress(InvalidParameter):

@@ -39,7 +39,7 @@ def test_a_text_that_is_one(text: str) -> None:
 
 def test_what_is_of_another_type_is_absent() -> None:
     """Neither a number nor a list is a text, and a missing name is none."""
-    assert [None] * 4 == [text_of(read(value)) for value in (7, [], {}, None)]
+    assert [None] * 4 == [text_of(read(value)) for value in json.loads("[7, [], {}, null]")]
     assert ([], None) == (list(items_of(read({"a": 1}))), part_of(read("a"), int))
     assert name_of(NULL, "a name") is None
 
