@@ -39,6 +39,8 @@ _FACT_LINES: Final = 4
 _MAX_CELL: Final = 48
 _MAX_FACT: Final = 300
 _MIN_CELL: Final = 24
+_NO_MATHS: Final = "tex2jax_ignore mathjax_ignore"
+"""Classes whose text MathJax leaves alone: a $ in a name begins no formula, with links in it."""
 _FEW: Final = 3
 """Entries shown of a sequence or mapping in a cell."""
 
@@ -85,7 +87,7 @@ class Table:
         if self.more != 0:
             parts.append(f"<p>{_more(self.more)}</p>")
         parts += [f"<p><em>{_safe(name)}</em> {_safe(note)}</p>" for name, note in self.notes]
-        return f"<div>{''.join(parts)}</div>"
+        return f'<div class="{_NO_MATHS}">{"".join(parts)}</div>'
 
 
 class Printed:

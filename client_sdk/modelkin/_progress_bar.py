@@ -10,6 +10,8 @@ import sys
 import time
 from typing import Final
 
+from modelkin._terminal_text import one_line
+
 __all__ = ["ProgressLine", "is_terminal"]
 
 _BAR_WIDTH: Final = 30
@@ -40,10 +42,11 @@ class ProgressLine:
         if now - self._drawn < _REDRAW_INTERVAL_S and (share is None or 0 < share < 1):
             return
         self._drawn = now
-        bar = note
+        bar = note = one_line(note)
         if share is not None:
             bar = f" [{('#' * int(share * _BAR_WIDTH)).ljust(_BAR_WIDTH, '.')}] {share:4.0%}{note}"
         room = shutil.get_terminal_size().columns - len(bar) - 1
+        label = one_line(label)
         shown = label if len(label) <= room else f"{label[: max(room - 1, 0)]}…"
         sys.stderr.write(f"\r{shown}{bar}\x1b[K")
         sys.stderr.flush()

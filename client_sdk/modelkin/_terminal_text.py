@@ -8,7 +8,12 @@ __all__ = ["one_line", "width_of"]
 
 
 def one_line(text: str) -> str:
-    """The text with unprintable characters escaped, since untrusted names may move the cursor."""
+    """The text with unprintable characters escaped, since untrusted names may move the cursor.
+
+    Those are control characters, marks of direction, halves of characters and line separators.
+    """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

@@ -347,3 +347,32 @@ def test_groups_have_colours_of_their_own() -> None:
     assert 3 == len(colours)
     assert "#8c8c8c" in colours
     assert nx.number_connected_components(nx.Graph([(e.a, e.b) for e in GIVEN["map"].edges])) <= 3
+
+
+EVIL = "$\\frac{$<a href='javascript:alert(1)'>\x1b[2J\u202e</a>"
+
+
+@pytest.mark.parametrize("name", ["neighbors", "matrix", "map"])
+def test_names_in_plots_are_texts(name: str) -> None:
+    """Names with tags, formulas and marks of direction are drawn as they are written."""
+    near = Neighbor(EVIL, 0.5, 0.3, "exact", 0.0, 2)
+    graph = GIVEN["map"]
+    nodes = tuple(replace(node, model=node.model + EVIL) for node in graph.nodes)
+    edges = tuple(replace(edge, a=edge.a + EVIL, b=edge.b + EVIL) for edge in graph.edges)
+    groups = {node.model: f"{EVIL}{at % 2}" for at, node in enumerate(nodes)}
+    given: dict[str, tuple[Any, ...]] = {
+        "neighbors": (
+            Neighbors(items=(near,), method="exact", candidates=1, degraded=False, model=EVIL),
+        ),
+        "matrix": (
+            replace(GIVEN["matrix"], models=tuple(m + EVIL for m in GIVEN["matrix"].models)),
+        ),
+        "map": (replace(graph, nodes=nodes, edges=edges), groups),
+    }
+    axes = getattr(plots, name)(*given[name])
+    axes.figure.canvas.draw()
+    assert axes.get_title(loc="left").isprintable()
+    shown = getattr(plots, name)(*given[name], backend="plotly").to_json()
+    assert "<a href" not in shown
+    assert "$" not in shown
+    assert "\\u202e" not in shown.replace("\\\\u202e", "")

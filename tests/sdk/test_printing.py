@@ -283,3 +283,21 @@ def test_wide_characters_take_two_columns() -> None:
     """Tables of Japanese names stay aligned."""
     table = Table("t", (), ("model", "n"), (("模型", "1"), ("ab", "2")), (False, True))
     assert ["model  n", "模型   1", "ab     2"] == table.text(80).splitlines()[1:]
+
+
+def test_a_notebook_shows_texts_as_texts() -> None:
+    """Tags, attributes, marks of direction and formulas in a name or a note are text in HTML."""
+    evil = "<img src=x onerror=alert(1)>\"'&\x1b[2J\u202e$\\href{javascript:alert(1)}{x}$"
+    answers: tuple[Any, ...] = (
+        neighbors([evil], note=evil),
+        Graph(nodes=(GraphNode(evil, "support", 1, (evil,)),), edges=(), version=1, note=evil),
+        SimilarityMatrix((evil, "b"), np.eye(2), (), "similarity", evil),
+        info(model=evil, attributes={evil: evil}, tags=(evil,)),
+        Rows((GraphNode(evil, "support", 1, (evil,)),), GraphNode),
+    )
+    for answer in answers:
+        shown = answer._repr_html_()
+        assert shown.startswith('<div class="tex2jax_ignore mathjax_ignore">')
+        assert shown.isprintable()
+        assert "<img" not in shown
+        assert "&lt;img" in shown

@@ -6,7 +6,6 @@ the memory does not grow with the checkpoint. It never uses the network.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
+from modelkin._whole_files import WholeFile, require_ordinary
 from modelkin.checkpoints.adapters import Adapter, LowRankTensor
 from modelkin.checkpoints.dtypes import decode
 from modelkin.checkpoints.files import Checkpoint, StoredTensor
@@ -190,16 +190,10 @@ def write_support(
     chunks = _observe(importance_chunks(checkpoint, base), observer)
     rule = default_rule(checkpoint, base) if rule is None else rule
     selection = locate(chunks, checkpoint.num_parameters, rule)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            digest = _write(file, chunks, selection, target.parent)
-            size = file.tell()
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    with WholeFile(target) as whole:
+        digest = _write(whole.file, chunks, selection, target.parent)
+        size = whole.file.tell()
+        whole.finish()
     return WrittenSupport(selection.num_parameters, selection.k, digest, selection.coverage, size)
 
 
@@ -242,24 +236,16 @@ def _write(file: BinaryIO, chunks: Chunks, selection: LocatedSelection, folder: 
 
 
 def _check_target(target: Path, checkpoint: Checkpoint, base: Checkpoint | None) -> None:
-    """Refuse to replace a device, a folder, or a file that is read."""
+    """Refuse to replace a link, a device, a folder, or a file that is read."""
+    require_ordinary(target)
     if not target.exists():
         return
-    if not target.is_file():
-        raise InvalidParameter(f"{target} is not an ordinary file: give another name", field="path")
     tensors = checkpoint.tensors + (base.tensors if base else ())
     for source in {tensor.path for tensor in tensors}:
         if target.samefile(source):
             raise InvalidParameter(
                 f"{target} is the checkpoint itself: give another name", field="path"
             )
-
-
-def _umask() -> int:
-    """The mask of new files, which mkstemp ignores; it can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def _observe(chunks: Chunks, observer: PassObserver | None) -> Chunks:

@@ -5,7 +5,6 @@ It is written under another name and renamed when it is whole. No tensor is ever
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +13,7 @@ from typing import Any, BinaryIO, Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from modelkin._whole_files import WholeFile, require_ordinary
 from modelkin.checkpoints.files import StoredTensor
 from modelkin.checkpoints.header import bad_checkpoint
 from modelkin.core.quoting import quote
@@ -67,9 +67,7 @@ class TensorFile:
         self._target = path
         entries, self._header = header_of(tensors)
         self._entries = {entry.name: entry for entry in entries}
-        # Always the same name: what a process leaves that dies, the next one replaces.
-        self._partial = path.with_name(f".{path.name}.part")
-        self._file: BinaryIO | None = None
+        self._whole: WholeFile | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -88,7 +86,7 @@ class TensorFile:
     @property
     def is_open(self) -> bool:
         """Whether something was written."""
-        return self._file is not None
+        return self._whole is not None
 
     def write(self, name: str, first: int, values: npt.NDArray[Any]) -> None:
         """Write elements of a tensor.
@@ -118,23 +116,20 @@ class TensorFile:
 
     def finish(self) -> None:
         """Give the file its name."""
-        file = self._open()
-        file.flush()
-        os.fsync(file.fileno())
-        file.close()
-        os.replace(self._partial, self._target)
+        self._open()
+        assert self._whole is not None
+        self._whole.finish()
 
     def discard(self) -> None:
         """Leave no file behind."""
-        if self._file is not None:
-            self._file.close()
-            self._partial.unlink(missing_ok=True)
+        if self._whole is not None:
+            self._whole.discard()
 
     def _open(self) -> BinaryIO:
-        if self._file is None:
-            self._file = open(self._partial, "wb")  # noqa: SIM115  # until finish or discard
-            self._file.write(self._header)
-        return self._file
+        if self._whole is None:
+            self._whole = WholeFile(self._target)
+            self._whole.file.write(self._header)
+        return self._whole.file
 
 
 def check_writable(
@@ -148,7 +143,7 @@ def check_writable(
         sources: what is read meanwhile.
 
     Raises:
-        InvalidParameter: a device, a folder, or a file that is read.
+        InvalidParameter: a link, a device, a folder, or a file that is read.
         InvalidCheckpoint: a tensor of 8-bit floats, which an average does not fit into.
     """
     for tensor in averaged:
@@ -165,12 +160,11 @@ def check_target(target: Path, sources: Iterable[StoredTensor]) -> None:
     """Check that a file may be written, and replaced if there is one.
 
     Raises:
-        InvalidParameter: a device, a folder, or a file that is read.
+        InvalidParameter: a link, a device, a folder, or a file that is read.
     """
+    require_ordinary(target)
     if not target.exists():
         return
-    if not target.is_file():
-        raise InvalidParameter(f"{target} is not an ordinary file: give another name", field="path")
     if any(target.samefile(source) for source in {tensor.path for tensor in sources}):
         raise InvalidParameter(
             f"{target} is the checkpoint itself: give another name", field="path"

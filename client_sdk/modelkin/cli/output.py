@@ -14,7 +14,7 @@ from typing import Any, Final
 from modelkin._terminal_text import one_line, width_of
 from modelkin.cli.style import HEAD, Styled, paint
 
-__all__ = ["Answer", "as_notes", "fields_of", "pairs", "quantity", "table"]
+__all__ = ["Answer", "as_notes", "fields_of", "names", "pairs", "quantity", "table"]
 
 _NUMBER: Final = re.compile(r"[-±]?[0-9][0-9,.]*(%|[smhd])?|-|exact|")
 """A cell that is aligned to the right if all cells of its column match."""
@@ -56,11 +56,17 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def pairs(items: Mapping[str, str]) -> str:
     """Lines of a name and a value."""
-    width = max(map(len, items))
+    clean = {one_line(name): _clean(value) for name, value in items.items()}
+    width = max(map(width_of, clean))
     return "\n".join(
-        f"{paint(name, HEAD)}{' ' * (width - len(name))}  {_with_style(_clean(value))}"
-        for name, value in items.items()
+        f"{paint(name, HEAD)}{' ' * (width - width_of(name))}  {_with_style(value)}"
+        for name, value in clean.items()
     )
+
+
+def names(found: Iterable[str]) -> str:
+    """Names for other programs, one a line: as they are, but for what no name may hold."""
+    return "\n".join(map(one_line, found))
 
 
 def _clean(text: str) -> str:

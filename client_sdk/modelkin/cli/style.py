@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import re
 import sys
+from itertools import chain, zip_longest
 from typing import Final, Self
+
+from modelkin._terminal_text import one_line
 
 __all__ = ["BAD", "FAINT", "GOOD", "HEAD", "WEAK", "Styled", "for_output", "is_wide_open", "paint"]
 
@@ -19,7 +22,8 @@ BAD: Final = "31"
 FAINT: Final = "2"
 """Parameters of the terminal's SGR: bold, green, yellow, red, faint."""
 
-_SGR: Final = re.compile("\x1b\\[[0-9;]*m")
+_SGR: Final = re.compile(f"(\x1b\\[(?:0|{'|'.join((HEAD, GOOD, WEAK, BAD, FAINT))})m|[\n\t])")
+"""Tabs, the ends of lines and the styles above, which are all that moves a terminal's cursor."""
 
 
 class Styled(str):
@@ -41,8 +45,16 @@ def paint(text: str, style: str) -> str:
 
 
 def for_output(text: str) -> str:
-    """The text for standard output: without styles where it shows no colours."""
-    return text if _has_colours() else _SGR.sub("", text)
+    """The text for standard output: without styles where it shows no colours.
+
+    Whatever a command has put into its text, a terminal gets printable characters, tabs, the
+    ends of lines and the styles of this module.
+    """
+    parts = _SGR.split(text)
+    shown = [one_line(part) for part in parts[::2]]
+    has_colours = _has_colours()
+    marks = (part if part in {"\n", "\t"} or has_colours else "" for part in parts[1::2])
+    return "".join(chain.from_iterable(zip_longest(shown, marks, fillvalue="")))
 
 
 def is_wide_open() -> bool:

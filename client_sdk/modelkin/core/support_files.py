@@ -12,6 +12,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TypeAlias
 
+from modelkin._whole_files import write_whole
 from modelkin.core.importance import Origin
 from modelkin.errors import SpaceMismatch
 
@@ -25,7 +26,7 @@ def save(path: AnyPath, data: bytes, digest: str, origin: Origin | None) -> None
 
     Without an origin no file is beside it: one of an earlier support is deleted.
     """
-    Path(path).write_bytes(data)
+    write_whole(path, data)
     if origin is None:
         origin_path(path).unlink(missing_ok=True)
     else:
@@ -40,7 +41,7 @@ def origin_path(path: AnyPath) -> Path:
 def write_origin(path: AnyPath, digest: str, origin: Origin) -> None:
     """Write the origin of the support of this digest beside its file."""
     fields = {"digest": digest, "origin": json.loads(origin.to_text())}
-    origin_path(path).write_text(json.dumps(fields), encoding="utf-8")
+    write_whole(origin_path(path), json.dumps(fields).encode())
 
 
 def origin_beside(path: AnyPath, digest: str, num_parameters: int) -> Origin | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from modelkin._terminal_text import one_line
 from modelkin.errors import MissingExtra
 from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
 from modelkin.plots.style import PALETTE, Theme
@@ -36,6 +37,8 @@ def draw(chart: Chart, theme: Theme, axes: Any = None) -> Any:
         how = {"frameon": False, "labelcolor": theme.ink, "fontsize": 8}
         legend = axes.legend(title=chart.legend or None, title_fontsize=8, **how)
         legend.get_title().set_color(theme.ink)
+        for text in legend.get_texts():
+            text.set_parse_math(False)
         legend.set_loc("upper left" if chart.square else "best")
         if chart.square:
             legend.set_bbox_to_anchor((1.0, 1.0))
@@ -51,7 +54,9 @@ def _pyplot() -> Any:
 
 def _frame(axes: Any, chart: Chart, theme: Theme) -> None:
     axes.set_facecolor(theme.ground)
-    axes.set_title(chart.title, loc="left", color=theme.ink, fontsize=11, parse_math=False)
+    axes.set_title(
+        one_line(chart.title), loc="left", color=theme.ink, fontsize=11, parse_math=False
+    )
     axes.set_xlabel(chart.x, color=theme.ink)
     axes.set_ylabel(chart.y, color=theme.ink)
     axes.tick_params(colors=theme.ink, length=0, labelsize=8)

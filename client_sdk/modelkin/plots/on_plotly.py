@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from modelkin._terminal_text import one_line
 from modelkin.errors import MissingExtra
 from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
 from modelkin.plots.style import PALETTE, Theme
@@ -55,8 +56,12 @@ def _scales(figure: Any, chart: Chart, theme: Theme) -> None:
         "tickvals": list(range(len(chart.names))),
         "ticktext": [_safe(name) for name in chart.names],
     }
-    x: dict[str, Any] = {**both, "title": chart.x, "showgrid": chart.across and bool(chart.x)}
-    y: dict[str, Any] = {**both, "title": chart.y, "showgrid": not chart.across}
+    x: dict[str, Any] = {
+        **both,
+        "title": _safe(chart.x),
+        "showgrid": chart.across and bool(chart.x),
+    }
+    y: dict[str, Any] = {**both, "title": _safe(chart.y), "showgrid": not chart.across}
     if chart.names:
         (y if chart.across else x).update(names)
     if chart.across and not chart.x:
@@ -76,8 +81,8 @@ def _scales(figure: Any, chart: Chart, theme: Theme) -> None:
 
 
 def _safe(text: str) -> str:
-    """Escape a text, because plotly reads a few HTML tags in texts."""
-    return html.escape(text, quote=False)
+    """Escape a text, because plotly reads a few HTML tags in texts, and formulas between $."""
+    return html.escape(one_line(text), quote=False).replace("$", "&#36;")
 
 
 @singledispatch
@@ -94,14 +99,14 @@ def _bars(mark: Bars, figure: Any, theme: Theme) -> None:
     x, y = (values, at) if mark.across else (at, values)
     shown = {"error_x" if mark.across else "error_y": errors} if any(mark.errors) else {}
     orientation = "h" if mark.across else "v"
-    figure.add_bar(x=x, y=y, name=mark.name, marker=colors, orientation=orientation, **shown)
+    figure.add_bar(x=x, y=y, name=_safe(mark.name), marker=colors, orientation=orientation, **shown)
 
 
 @_add.register
 def _line(mark: Line, figure: Any, _theme: Theme) -> None:
     line = {"color": PALETTE[mark.color], "dash": "dash" if mark.dashed else "solid"}
     mode = "lines+markers" if mark.markers else "lines"
-    figure.add_scatter(x=list(mark.x), y=list(mark.y), name=mark.name, mode=mode, line=line)
+    figure.add_scatter(x=list(mark.x), y=list(mark.y), name=_safe(mark.name), mode=mode, line=line)
 
 
 @_add.register
@@ -154,5 +159,5 @@ def _heat(mark: Heat, figure: Any, theme: Theme) -> None:
         colorscale=theme.scale,
         zmin=mark.low,
         zmax=mark.high,
-        colorbar={"title": mark.label},
+        colorbar={"title": _safe(mark.label)},
     )

@@ -7,11 +7,11 @@ import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from modelkin._graphml import graphml
 from modelkin._printing import Printed
+from modelkin._whole_files import write_whole
 from modelkin.errors import MissingExtra
 from modelkin.types.paging import table
 from modelkin.types.search import Ranking
@@ -258,7 +258,7 @@ class Graph(Printed):
         """
         document = graphml(self.to_node_link())
         if path is not None:
-            Path(path).write_text(document, encoding="utf-8")
+            write_whole(path, document.encode())
         return document
 
     def to_node_link(self) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from modelkin._whole_files import write_whole
 from modelkin.cli.options import add_count, add_service, add_tags
 from modelkin.cli.output import Answer, as_notes, quantity, table
 from modelkin.cli.texts import error_text, share_text
@@ -82,7 +83,7 @@ def _document(arguments: argparse.Namespace, form: str, document: str) -> Answer
         fields = json.loads(document) if form == "json" else {}
         return Answer(document, fields)
     data = document.encode()
-    Path(arguments.output).write_bytes(data)
+    write_whole(arguments.output, data)
     fields = {"file": arguments.output, "format": form, "bytes": len(data)}
     return Answer(f"{arguments.output}: {form}, {len(data):,} bytes", fields)
 

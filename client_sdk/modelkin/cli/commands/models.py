@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
+from modelkin._terminal_text import one_line
+from modelkin._whole_files import write_whole
 from modelkin.cli.confirmation import confirm
 from modelkin.cli.options import (
     add_confirmation,
@@ -15,7 +16,7 @@ from modelkin.cli.options import (
     add_tags,
     first_rows,
 )
-from modelkin.cli.output import Answer, fields_of, pairs, quantity, table
+from modelkin.cli.output import Answer, fields_of, names, pairs, quantity, table
 from modelkin.cli.texts import count_text, text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.core.importance import Origin
@@ -105,7 +106,7 @@ def models(arguments: argparse.Namespace) -> Answer:
         found, more = first_rows(listed, arguments, total)
     fields = {"items": [fields_of(info) for info in found]}
     if arguments.names:
-        return Answer("\n".join(info.model for info in found), fields, whole=True)
+        return Answer(names(info.model for info in found), fields, whole=True)
     columns = ("MODEL", "KIND", "K", "REVISION", "UPDATED", "BASE", "TAGS")
     text = table(columns, map(_row, found)) + more if found else "no models"
     return Answer(text, fields)
@@ -152,7 +153,8 @@ def tag(arguments: argparse.Namespace) -> Answer:
             found = client.models.update(
                 arguments.space, found.model, tags=wanted, if_match=found.etag
             )
-    return Answer(f"{found.model}: {', '.join(found.tags) or 'no tags'}", fields_of(found))
+    text = one_line(f"{found.model}: {', '.join(found.tags) or 'no tags'}")
+    return Answer(text, fields_of(found))
 
 
 def rm(arguments: argparse.Namespace) -> Answer:
@@ -187,7 +189,7 @@ def pull(arguments: argparse.Namespace) -> Answer:
             origin = Origin(info.importance if info.importance.is_stated else None, info.layout)
             data, size = support.to_bytes(), support.k
             what = f"{size:,} of {support.num_parameters:,} parameters"
-    Path(arguments.output).write_bytes(data)
+    write_whole(arguments.output, data)
     if not arguments.signature:  # the fields that the service has checked
         write_origin(arguments.output, support.digest, origin)
     fields = {"file": arguments.output, "bytes": len(data), "support_size": size}

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from modelkin._whole_files import write_whole
 from modelkin.cli.blinding import add_blinding
 from modelkin.cli.inputs import check_options, refuse_selection
 from modelkin.cli.options import add_count, add_selection, add_service, add_tags
@@ -224,7 +225,7 @@ def matrix(arguments: argparse.Namespace) -> Answer:
     if output == "-":
         return Answer(document.rstrip("\n"), fields, whole=True)
     data = document.encode()
-    Path(output).write_bytes(data)
+    write_whole(output, data)
     text = f"{output}: {len(found.models):,} models, {len(data):,} bytes"
     return Answer(text, {"file": output, "bytes": len(data)})
 

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, get_args
 
+from modelkin._terminal_text import one_line
 from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, table
 from modelkin.cli.texts import count_text, state_text, text_or_dash, time_text
@@ -142,7 +143,7 @@ def poll(arguments: argparse.Namespace) -> Answer:
     """``modelkin sources poll``: start a comparison of a hub with the space."""
     with Client(arguments.url, arguments.api_key) as client:
         job = client.sources.poll(arguments.source)
-    text = f"job {job.id}, {job.state}: `modelkin jobs wait {job.id}` waits for it"
+    text = one_line(f"job {job.id}, {job.state}: `modelkin jobs wait {job.id}` waits for it")
     return Answer(text, fields_of(job))
 
 

@@ -6,7 +6,7 @@ import argparse
 
 from modelkin.cli.confirmation import confirm
 from modelkin.cli.options import add_confirmation, add_limit, add_service, first_rows
-from modelkin.cli.output import Answer, fields_of, pairs, quantity, table
+from modelkin.cli.output import Answer, fields_of, names, pairs, quantity, table
 from modelkin.cli.texts import count_text, text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.types.spaces import SpaceInfo
@@ -89,7 +89,7 @@ def list_all(arguments: argparse.Namespace) -> Answer:
         found, more = first_rows(client.spaces.list(), arguments)
     fields = {"items": [_fields(space) for space in found]}
     if arguments.names:
-        return Answer("\n".join(space.name for space in found), fields, whole=True)
+        return Answer(names(space.name for space in found), fields, whole=True)
     columns = ("SPACE", "KIND", "PARAMETERS", "MODELS", "IMPORTANCE", "LAYOUT", "CREATED")
     rows = [
         (

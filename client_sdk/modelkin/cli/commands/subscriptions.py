@@ -6,6 +6,7 @@ import argparse
 from itertools import islice
 from typing import Final
 
+from modelkin._terminal_text import one_line
 from modelkin.cli.options import add_limit, add_service, first_rows, usual_space
 from modelkin.cli.output import Answer, fields_of, pairs, table
 from modelkin.cli.texts import state_text, text_or_dash, time_text
@@ -143,7 +144,8 @@ def ping(arguments: argparse.Namespace) -> Answer:
     """``modelkin subscriptions ping``: send a test event."""
     with Client(arguments.url, arguments.api_key) as client:
         made = client.webhooks.ping(arguments.subscription)
-    text = f"delivery {made.id}, {made.state}: `modelkin subscriptions deliveries` shows the answer"
+    answer = "`modelkin subscriptions deliveries` shows the answer"
+    text = one_line(f"delivery {made.id}, {made.state}: {answer}")
     return Answer(text, fields_of(made))
 
 
@@ -168,7 +170,7 @@ def replay(arguments: argparse.Namespace) -> Answer:
                 f"`modelkin subscriptions deliveries {arguments.subscription}` lists them"
             )
         made = client.webhooks.replay(found)
-    return Answer(f"delivery {made.id}, {made.state}", fields_of(made))
+    return Answer(one_line(f"delivery {made.id}, {made.state}"), fields_of(made))
 
 
 def remove(arguments: argparse.Namespace) -> Answer:

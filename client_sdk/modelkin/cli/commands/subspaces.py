@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modelkin._whole_files import write_whole
 from modelkin.cli.commands.newcomers import placement_notes
 from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, fields_of, pairs, quantity
@@ -119,7 +120,7 @@ def subspace(arguments: argparse.Namespace) -> Answer:
             classes=None if arguments.classes is None else range(arguments.classes),
         )
     data = made.to_bytes()
-    Path(arguments.output).write_bytes(data)
+    write_whole(arguments.output, data)
     text = f"{arguments.output}: {_description(made)}, {len(data):,} bytes"
     fields = {"file": arguments.output, "bytes": len(data), **_fields(made)}
     return Answer(text, fields, tuple(str(each.message) for each in caught))

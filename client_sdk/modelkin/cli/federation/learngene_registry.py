@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, table
@@ -194,6 +194,10 @@ def _members(manifest: Path) -> list[str]:
     return [name for name in models if isinstance(name, str)] if isinstance(models, list) else []
 
 
+_SAID: Final = {"learngene", "digest", "bytes", "file", "members", "rounds", "note", "written"}
+"""The words of an answer that no metric may take the place of."""
+
+
 def _cluster(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() else text
 
@@ -221,8 +225,8 @@ def _manifest_answer(learngene: Learngene, output: str | None = None) -> Answer:
         "members": count_text(learngene.members),
         "rounds": count_text(learngene.rounds),
     }
-    for name, value in learngene.metrics.items():
-        summary[name] = f"{value:.6g}"
+    for name, value in learngene.metrics.items():  # its publisher chose them
+        summary[f"metric {name}" if name in _SAID else name] = f"{value:.6g}"
     if learngene.note is not None:
         summary["note"] = text_or_dash(learngene.note)
     if output is not None:

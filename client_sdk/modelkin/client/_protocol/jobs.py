@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final
 
+from modelkin._terminal_text import one_line
 from modelkin._validation import check_space_name
 from modelkin.client._protocol.calls import requests
 from modelkin.client._protocol.calls.call import Call
@@ -126,7 +127,7 @@ def _failure(job: JobInfo) -> JobFailed:
     error = job.error or {}
     kind = JobCancelled if job.state == "cancelled" else JobFailed
     code, detail = error.get("code", "?"), error.get("detail", "?")
-    return kind(f"job {job.id} ({job.kind}) {job.state}: {code}: {detail}", job)
+    return kind(one_line(f"job {job.id} ({job.kind}) {job.state}: {code}: {detail}"), job)
 
 
 def _path(job: str | JobInfo) -> str:

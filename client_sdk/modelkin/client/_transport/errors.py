@@ -12,14 +12,17 @@ import os
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import httpx
 
 from modelkin._http_dates import retry_after
 from modelkin._server_folder import operator_command
+from modelkin._terminal_text import one_line
 from modelkin.client._transport.deadline import Deadline
 from modelkin.client._transport.messages import Request, Response, excerpt, media_type, printable
+from modelkin.core.quoting import quote
 from modelkin.errors import (
     ApiError,
     AuthenticationError,
@@ -58,6 +61,11 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
     428: PreconditionError,
 }
 """The classes by status, beside 429 and from 500 on; any other is a plain ``ApiError``."""
+
+_MOST_CHARACTERS: Final = 4_000
+_MOST_ERRORS: Final = 100
+_MOST_FIELDS: Final = 10
+"""The most of a refusal that an error repeats."""
 
 _NOT_CONNECTED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError)
 _BROKEN = (httpx.NetworkError, httpx.RemoteProtocolError)
@@ -136,12 +144,18 @@ def _from_problem(response: Response, problem: dict[str, Any]) -> ApiError:
     detail = problem.get("detail") or problem.get("title") or _phrase(response.status)
     listed = problem.get("errors")
     errors = tuple(
-        {str(key): str(value) for key, value in item.items()}
-        for item in (listed if isinstance(listed, list) else ())
+        {_said(key): _said(value) for key, value in islice(item.items(), _MOST_FIELDS)}
+        for item in (listed[:_MOST_ERRORS] if isinstance(listed, list) else ())
         if isinstance(item, dict)
     )
     code = problem.get("code") or f"http_{response.status}"
-    return _error(response, str(code), str(detail), problem.get("request_id"), errors)
+    return _error(response, _said(code), _said(detail), problem.get("request_id"), errors)
+
+
+def _said(value: Any) -> str:
+    """A text of a refusal on one line, and no longer than one can read."""
+    text = value if isinstance(value, str) else quote(value)
+    return one_line(text[:_MOST_CHARACTERS])
 
 
 def _error(
@@ -151,7 +165,8 @@ def _error(
     request_id: Any = None,
     errors: tuple[dict[str, str], ...] = (),
 ) -> ApiError:
-    known = request_id if isinstance(request_id, str) else response.headers.get("x-request-id")
+    given = request_id if isinstance(request_id, str) else response.headers.get("x-request-id")
+    known = None if given is None else _said(given)
     if response.status == 429:
         pause = retry_after(response.headers)
         return RateLimitError(429, code, detail, request_id=known, errors=errors, retry_after=pause)

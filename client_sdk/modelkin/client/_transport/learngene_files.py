@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from modelkin._whole_files import WholeFile
 from modelkin.core.learngenes.manifest import (
     LearngeneTensor,
     check_finite_parts,
@@ -19,7 +20,7 @@ from modelkin.core.learngenes.manifest import (
     tensors_of,
 )
 from modelkin.core.safetensors_header import LENGTH_BYTES
-from modelkin.errors import InvalidLearngene, InvalidParameter, LearngeneMismatch
+from modelkin.errors import InvalidLearngene, LearngeneMismatch
 
 __all__ = ["GeneFile", "PartialFile", "examine", "whole"]
 
@@ -86,21 +87,16 @@ class PartialFile:
         size: the bytes of the complete file.
 
     Raises:
-        InvalidParameter: ``path`` is not an ordinary file.
+        InvalidParameter: ``path`` is a link, or no ordinary file.
         OSError: the file cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str], digest: str, size: int) -> None:
         self.path = Path(path)
-        if self.path.exists() and not self.path.is_file():
-            raise InvalidParameter(
-                f"{self.path} is not an ordinary file: give another name", field="path"
-            )
         self._digest = digest
         self._size = size
-        # The name is always the same, so that the next process replaces the file of a dead one.
-        self._partial = self.path.with_name(f".{self.path.name}.part")
-        self._file = open(self._partial, "wb")  # noqa: SIM115  # until it is finished
+        self._whole = WholeFile(self.path)
+        self._file = self._whole.file
         self._restart()
 
     def _restart(self) -> None:
@@ -144,17 +140,15 @@ class PartialFile:
                 f"{self._digest}: nothing was written"
             )
         self._file.flush()
-        os.fsync(self._file.fileno())
         try:
-            file = examine(self._partial)
+            file = examine(self._whole.path)
         except InvalidLearngene as error:
             raise LearngeneMismatch(f"{error}: nothing was written") from None
         if tensors is not None and not same_tensors(file.tensors, tensors):
             raise LearngeneMismatch(
                 "the file has other tensors than its manifest says: nothing was written"
             )
-        self._file.close()
-        os.replace(self._partial, self.path)
+        self._whole.finish()
         return self.path
 
     def __enter__(self) -> Self:
@@ -167,6 +161,4 @@ class PartialFile:
         traceback: TracebackType | None,
     ) -> None:
         """Delete an unfinished file."""
-        if not self._file.closed:
-            self._file.close()
-            self._partial.unlink(missing_ok=True)
+        self._whole.discard()

@@ -19,6 +19,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from modelkin._whole_files import WholeFile, require_ordinary
 from modelkin.core.learngenes import manifest
 from modelkin.core.learngenes.manifest import LearngeneTensor
 from modelkin.core.safetensors_header import LENGTH_BYTES, header_of
@@ -330,24 +331,18 @@ def _write(tensors: dict[str, Tensor], target: Path) -> tuple[int, str]:
     Returns:
         The number of bytes, and the digest.
     """
-    if target.exists() and not target.is_file():
-        raise InvalidParameter(f"{target} is not an ordinary file: give another name", field="path")
+    require_ordinary(target)
     declared = [
         LearngeneTensor(name, _DTYPES[tensor.dtype], tuple(tensor.shape))
         for name, tensor in tensors.items()
     ]
     entries, header = header_of(declared)
-    partial, digest, size = target.with_name(f".{target.name}.part"), hashlib.sha256(), 0
-    try:
-        with partial.open("wb") as file:
-            for part in chain([header], (_raw(tensors[entry.name]) for entry in entries)):
-                digest.update(part)
-                size += file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    digest, size = hashlib.sha256(), 0
+    with WholeFile(target) as whole:
+        for part in chain([header], (_raw(tensors[entry.name]) for entry in entries)):
+            digest.update(part)
+            size += whole.file.write(part)
+        whole.finish()
     return size, f"sha256:{digest.hexdigest()}"
 
 

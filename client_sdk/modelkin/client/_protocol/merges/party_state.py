@@ -7,12 +7,12 @@ before anything leaves that depends on it. It has no values of a model, only the
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from modelkin._whole_files import WholeFile
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.plan import Plan
 from modelkin.federation.sharing import new_key
@@ -81,13 +81,9 @@ class PartyState:
             "concealed_for": self.concealed_for,
             "released": self.released,
         }
-        beside = self._path.with_name(f"{self._path.name}.new")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, self._path)
+        with WholeFile(self._path, 0o600) as whole:
+            whole.file.write(json.dumps(state).encode())
+            whole.finish()
 
     def forget(self) -> None:
         """Delete the file."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 from flwr.app import ArrayRecord
 
 from modelkin._validation import check_space_name
+from modelkin._whole_files import write_whole
 from modelkin.client import Client
 from modelkin.core.learngenes.manifest import ALL, LearngeneTensor, digest_of
 from modelkin.core.learngenes.references import Reference
@@ -103,8 +104,8 @@ class LearngeneFiles:
             "models": sorted(self.names.model(self._model, node) for node in nodes),
             "rounds": server_round,
         }
-        _write(path, data)
-        _write(path.with_suffix(".json"), json.dumps(manifest, indent=2).encode())
+        write_whole(path, data)
+        write_whole(path.with_suffix(".json"), json.dumps(manifest, indent=2).encode())
         self._saved[cluster] = _Saved(path, server_round, tuple(nodes))
 
     def publish(self, asked: Mapping[str, Any] | None = None) -> None:
@@ -195,10 +196,3 @@ def _file_of(arrays: ArrayRecord) -> tuple[bytes, list[LearngeneTensor]]:
         for entry in entries
     ]
     return b"".join([header, *parts]), tensors
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file under another name, then rename it, so that it is never partial."""
-    partial = path.with_name(f".{path.name}.part")
-    partial.write_bytes(data)
-    os.replace(partial, path)
