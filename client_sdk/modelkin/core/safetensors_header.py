@@ -68,6 +68,8 @@ _KEYS = ("dtype", "shape", "data_offsets")
 _MAX_COUNT = 2**63 - 1
 _MAX_METADATA = 10_000
 """Entries of the metadata, which are not used here."""
+_MAX_DESCRIPTION_BYTES = 1 << 16
+"""Bytes of a tensor's description that a refusal looks into."""
 _OBJECT_NAME: Final = re.compile(rb'("(?:[^"\\]|\\.)*")\s*:\s*\{')
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
@@ -250,12 +252,15 @@ def _entry(name: str, value: Raw, begin: int, where: str) -> TensorEntry:
 
 def _problem(name: str, value: Raw) -> str:
     """Say what is wrong with the description of a tensor that could not be decoded."""
+    undescribed = f"tensor {quote(name)} is not described by {', '.join(_KEYS)}"
+    if len(memoryview(value)) > _MAX_DESCRIPTION_BYTES:  # as objects it would take much memory
+        return undescribed
     try:
         fields = decode_json(value)
     except ValueError as error:
         return f"its header is not valid JSON: tensor {quote(name)}: {error}"
     if not isinstance(fields, dict) or fields.keys() != set(_KEYS):
-        return f"tensor {quote(name)} is not described by {', '.join(_KEYS)}"
+        return undescribed
     dtype, shape = fields["dtype"], fields["shape"]
     if not isinstance(dtype, str) or dtype not in BITS:
         return f"tensor {quote(name)} has the dtype {quote(dtype)}, unknown to this modelkin"
