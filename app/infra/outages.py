@@ -61,14 +61,14 @@ class Outage:
 
 
 class WithoutOutages(logging.Filter):
-    """Leaves out records about a failure whose outage is announced, with or without traceback."""
+    """Leaves out records that tell an error whose outage is announced, and tracebacks of such."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether neither an argument of the record nor its exception is announced."""
-        raised = record.exc_info[1] if record.exc_info else None
+        """Return whether no argument of the record is such an error; cut off its traceback."""
+        if record.exc_info and is_announced(record.exc_info[1]):
+            record.exc_info = record.exc_text = None  # what it says besides may be news
         arguments = record.args if isinstance(record.args, tuple) else ()
-        errors = [raised, *(_error_of(each) for each in arguments)]
-        return not any(map(is_announced, errors))
+        return not any(is_announced(_error_of(each)) for each in arguments)
 
 
 def _error_of(argument: object) -> BaseException | None:

@@ -47,27 +47,31 @@ def test_an_answer_from_before_ends_no_outage(caplog: pytest.LogCaptureFixture) 
     assert 2 == len(caplog.records)
 
 
-def kept(error: Exception, *args: object) -> bool:
-    """Whether the log has a record about an error: by its traceback, or in its arguments."""
+def logged(error: Exception, *args: object) -> tuple[bool, bool]:
+    """Whether the log has a record with a traceback and arguments, and whether its traceback."""
     record = logging.LogRecord("app", logging.ERROR, "f", 1, "%s", args, (type(error), error, None))
-    return WithoutOutages().filter(record)
+    return WithoutOutages().filter(record), record.exc_info is not None
+
+
+AWAY = Unavailable("the database cannot serve this now", reason=HOST, announced=True)
+BUG = KeyError("bug")
 
 
 def test_errors_of_an_outage_are_left_out() -> None:
-    """In a traceback, as the cause of another error, and as the text of a line."""
-    away = Unavailable("the database cannot serve this now", reason=HOST, announced=True)
+    """As the text of a line, and as the error itself."""
+    assert not logged(BUG, explain(AWAY))[0]
+    assert not logged(BUG, 7, AWAY)[0]
+
+
+def test_tracebacks_of_an_outage_are_left_out() -> None:
+    """Also where it caused another error; the line stays, since it may say what is given up."""
     other = BackendUnavailable("the LSH buckets cannot be used now")
-    other.__cause__ = away
-    bug = KeyError("bug")
-    assert not kept(away)
-    assert not kept(other)
-    assert not kept(bug, explain(away))
-    assert not kept(bug, 7, away)
+    other.__cause__ = AWAY
+    assert (True, False) == logged(AWAY, "an event is not sent") == logged(other)
 
 
 def test_other_errors_keep_their_traceback() -> None:
     """Bugs, and stores that are full or locked: their outage is announced by no line."""
     locked = Unavailable("the database cannot serve this now", reason="database is locked")
-    assert kept(KeyError("bug"))
-    assert kept(locked)
-    assert kept(KeyError("bug"), explain(locked), "text")
+    assert (True, True) == logged(BUG) == logged(locked)
+    assert (True, True) == logged(BUG, explain(locked), "text")

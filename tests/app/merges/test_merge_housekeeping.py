@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from sqlalchemy import update
 
 from app.infra.db.released_blobs import find_released
 from app.infra.db.tables.merges import MergeRow
+from app.infra.errors import Unavailable
 from app.infra.storage.file_blobs import FileBlobs
 from app.merges.service import MergeService
 from app.operations.maintenance.blob_cleanup import BlobCleanup, orphans
@@ -105,6 +107,24 @@ def test_a_merge_that_cannot_be_read_stops_no_other(
     app.services[MergeService].clean_up()
     assert "cannot be cleaned up" in caplog.text
     assert "failed" == sound.state
+
+
+@pytest.mark.slow
+def test_a_clean_up_ends_where_the_database_is_away(
+    tmp_path: Path, backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All late merges would meet the same fault: it is raised once, and logged with no merge."""
+    with open_app(tmp_path, backend, database_timeout_seconds=1) as app:
+        late = [merge_of(app, name=name) for name in ("one", "two", "three")]
+        change(app, due_at=datetime.now(UTC) - timedelta(minutes=2))
+        clean_up = app.services[MergeService].clean_up
+        with app.database.writing() as session, ThreadPoolExecutor(1) as thread:
+            session.execute(update(MergeRow).values(revision=MergeRow.revision))
+            with pytest.raises(Unavailable):
+                thread.submit(clean_up).result()
+        assert "cannot be cleaned up" not in caplog.text
+        clean_up()
+        assert ["failed"] * 3 == [merge.state for merge in late]
 
 
 @pytest.mark.slow
