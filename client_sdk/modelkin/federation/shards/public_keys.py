@@ -11,6 +11,7 @@ Source: RFC 7748, sections 5 and 6.1; Bernstein, "Curve25519: new Diffie-Hellman
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from modelkin.errors import InvalidParameter
@@ -24,6 +25,7 @@ _A24: Final = 121665
 """(A - 2) / 4 of the curve y^2 = x^3 + A x^2 + x, with A = 486662."""
 
 
+@lru_cache(maxsize=1 << 14)  # a hub computes it for all parties at each join
 def key_point(public_key: bytes) -> int:
     """Return eight times the point of a key, which decides all secrets with it.
 
