@@ -143,10 +143,10 @@ class Settings(DataPlaces, BaseSettings):
         "are computed again if lost (default: beside the supports)",
     )
     support_cache_entries: int = Field(
-        1000, ge=0, description="supports that stay open between queries, a file descriptor each"
+        1000, ge=0, description="supports that stay in memory between queries"
     )
     support_cache_bytes: int = Field(
-        1 << 30, ge=0, description="size of all supports that stay open, in each process"
+        1 << 29, ge=0, description="memory of all supports that stay, in each process"
     )
     index_memory_bytes: int = Field(
         4 << 30,

@@ -14,7 +14,6 @@ from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.migrations import migrate, require_current
 from app.infra.db.visibility import role_without_policies
 from app.infra.errors import Unavailable
-from app.infra.fd_limits import support_fd_budget
 from app.infra.programs import service_command
 from app.infra.storage.blobs import BlobStore
 from app.models.catalog.reader import ModelReader
@@ -95,7 +94,7 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
                 _warn_of_role(session)
             token = store_token(session)
         blobs = open_blobs(settings, database)
-        support_cache = SupportCache(_open_supports(settings), settings.support_cache_bytes)
+        support_cache = SupportCache(settings.support_cache_entries, settings.support_cache_bytes)
         downloads = Downloads(settings.checkpoint_dir / token)
         with closing(blobs), closing(SketchFolder(settings.sketch_dir / token)) as sketches:
             if not prepared:
@@ -194,8 +193,3 @@ def _sweep_sketches(database: Database, sketches: SketchFolder) -> None:
     """Delete the sketches of spaces that another machine deleted, or that a crash left."""
     with database.reading() as session:
         sketches.sweep(space.id for space in all_spaces(session))
-
-
-def _open_supports(settings: Settings) -> int:
-    """The number of open supports: within the setting and the budget of file descriptors."""
-    return min(settings.support_cache_entries, support_fd_budget())

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from app.infra.db.database import Reader
 from app.infra.deadlines import NEVER, Deadline
 from app.infra.errors import Unavailable
+from app.infra.storage.guarded_maps import intact_maps
 from app.kinship import repository
 from app.kinship.graph_edges import (
     MAX_NEAREST_EDGES,
@@ -145,9 +146,10 @@ class GraphService:
             edges = subspace_edges(subspaces, chosen, k, threshold or 0.0, deadline)
             expected = np.full(len(edges.pairs), np.nan)
         elif len(nodes) > 1:
-            models = self._models(space, nodes, values, deadline)
-            finder = EdgeFinder(models, deadline)
-            edges = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
+            with intact_maps():
+                models = self._models(space, nodes, values, deadline)
+                finder = EdgeFinder(models, deadline)
+                edges = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
             expected = _similarity_by_chance(space, sizes, nodes, edges, deadline)
         deadline.require_client()
         facts = Graph(
@@ -192,7 +194,7 @@ class GraphService:
         if node.blob_key is None:
             return None
         try:
-            return self._reader.find_packed(space, _to_candidate(node))
+            return self._reader.find_packed(space, _to_candidate(node), mapped=True)
         except Unavailable as error:  # its signature is used instead
             log.error("%s", error)
             return None

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from app.infra.db.database import Reader
 from app.infra.deadlines import NEVER, Deadline
+from app.infra.storage.guarded_maps import intact_maps
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models, tensor_counts
@@ -135,7 +136,8 @@ class SimilarityService:
             "kappa": self._kappas,
             "ordered": self._ordered_similarity,
         }[measure]
-        values, estimated = compute(session, space, records, require)
+        with intact_maps():
+            values, estimated = compute(session, space, records, require)
         without = tuple(names[row] for row in estimated)
         note = _note(space.note, len(without) if measure == "kappa" else 0)
         return SimilarityMatrix(tuple(names), values, without, measure, note=note)
@@ -148,7 +150,9 @@ class SimilarityService:
         require: _Requirement,
     ) -> tuple[Floats, list[int]]:
         """S of all pairs, and the rows of models without a support, whose S is estimated."""
-        packed = _read_supports(records, require, partial(self._reader.find_packed, space))
+        packed = _read_supports(
+            records, require, partial(self._reader.find_packed, space, mapped=True)
+        )
         full = [row for row, support in enumerate(packed) if support is not None]
         estimated = [row for row, support in enumerate(packed) if support is None]
         signatures = self._signatures(session, space, records) if estimated else None
@@ -185,7 +189,9 @@ class SimilarityService:
     ) -> tuple[Floats, list[int]]:
         """The ordered similarity of all pairs; every model has a support."""
         session.release()
-        opened = _read_supports(records, require, partial(self._reader.require_packed, space))
+        opened = _read_supports(
+            records, require, partial(self._reader.require_packed, space, mapped=True)
+        )
         return ordered_matrix(opened, require), []
 
     def _signatures(

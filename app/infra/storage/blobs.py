@@ -85,12 +85,18 @@ class BlobStore(Protocol):
         """Store a blob under a key that no other has had: that of a backup."""
 
     def open(self, key: str) -> memoryview:
-        """Return the bytes, mapped if possible; ``KeyError`` if there is no such blob."""
+        """Return the bytes in memory; ``KeyError`` if there is no such blob."""
 
-    def open_verified(self, key: str, decode: Decode[T]) -> T:
+    def open_verified(self, key: str, decode: Decode[T], *, mapped: bool = False) -> T:
         """Open a blob as the content that its row names.
 
         A copy of this machine that is damaged is replaced by the store's own.
+
+        Args:
+            key: the key of the blob.
+            decode: the function that decodes it.
+            mapped: whether its bytes may be a guarded map of a file, and take no memory. Then the
+                caller uses them within :func:`app.infra.storage.guarded_maps.intact_maps`.
 
         Raises:
             KeyError: there is no such blob.

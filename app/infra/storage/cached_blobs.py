@@ -1,12 +1,12 @@
 """Blobs cached on this machine's disk, over a remote or shared store.
 
 A cached blob is one file, the data and their CRC-32. The file is written beside its place, renamed
-into it, and from then on only ever unlinked: mapped data never change, whatever another process or
-machine does. Keys are never reused, so nothing is ever stale. Losing the cache loses nothing, so
-nothing is synced: a file that was last used before this machine's last start is compared with its
-checksum before it is used. A file whose content is not its row's is deleted, and fetched again.
-The time of a file's last access says when it was used: that of its last change shows that it is
-the file that this process has verified. Processes of a machine share the folder without a lock.
+into it, and from then on only ever unlinked. Keys are never reused, so nothing is ever stale.
+Losing the cache loses nothing, so nothing is synced: a file that was last used before this
+machine's last start is compared with its checksum before it is used. A file whose content is not
+its row's is deleted, and fetched again. The time of a file's last access says when it was used:
+that of its last change shows that it is the file that this process has verified. Processes of a
+machine share the folder without a lock.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.infra import fail_points
 from app.infra.errors import Unavailable
 from app.infra.private_files import prepare_folder
 from app.infra.storage.blobs import BlobStore, DamagedBlob, Decode
-from app.infra.storage.file_blobs import map_file, same_bytes
+from app.infra.storage.file_blobs import has_content, read_file
 from app.infra.storage.verified_files import VerifiedFiles
 
 __all__ = ["CachedBlobs"]
@@ -55,7 +55,7 @@ _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class _Download:
     """One download, and the number of its waiting threads."""
 
-    future: Future[memoryview]
+    future: Future[memoryview | None]
     waiting: int = 0
 
 
@@ -118,13 +118,13 @@ class CachedBlobs:
 
     def open(self, key: str) -> memoryview:
         found = self._cached(key)
-        return self._download(key) if found is None else found[0]
+        return self._fetched(key) if found is None else found[0]
 
-    def open_verified(self, key: str, decode: Decode[T]) -> T:
-        found = self._decoded(key, decode)
+    def open_verified(self, key: str, decode: Decode[T], *, mapped: bool = False) -> T:
+        found = self._decoded(key, decode, mapped=mapped)
         if found is None:
-            data = self._download(key)
-            found = self._decoded(key, decode)
+            data = self._fetched(key)
+            found = self._decoded(key, decode, mapped=mapped)
             return decode(data, verified=False) if found is None else found[0]
         return found[0]
 
@@ -151,9 +151,9 @@ class CachedBlobs:
     def holds(self, key: str, data: bytes | bytearray) -> bool:
         if not self._store.holds(key, data):
             return False
-        cached = self._cached(key)
-        if cached is not None and not same_bytes(cached[0], data):  # a disk may lose data
-            self._forget(key)
+        with contextlib.suppress(OSError):
+            if not has_content(self._path(key), data, more=_SUM_BYTES):  # a disk may lose data
+                self._forget(key)
         return True
 
     def fetch(self, keys: Iterable[str], within: float, /) -> set[str]:
@@ -200,11 +200,13 @@ class CachedBlobs:
     def _path(self, key: str) -> str:
         return f"{self._folder}/{key}"
 
-    def _cached(self, key: str) -> tuple[memoryview, os.stat_result] | None:
+    def _cached(
+        self, key: str, *, mapped: bool = False
+    ) -> tuple[memoryview, os.stat_result] | None:
         """A cached blob and the state of its file; None if there is none, or a spoilt one."""
         path = self._path(key)
         try:
-            file, status = map_file(path)
+            file, status = read_file(path, mapped=mapped)
             if status.st_atime < time.time() - _USE_S:
                 os.utime(path, ns=(time.time_ns(), status.st_mtime_ns))
         except OSError:
@@ -215,9 +217,9 @@ class CachedBlobs:
             return None
         return data, status
 
-    def _decoded(self, key: str, decode: Decode[T]) -> tuple[T] | None:
+    def _decoded(self, key: str, decode: Decode[T], *, mapped: bool) -> tuple[T] | None:
         """The decoded copy of this machine; None if there is none, or a damaged one."""
-        cached = self._cached(key)
+        cached = self._cached(key, mapped=mapped)
         if cached is None:
             return None
         data, status = cached
@@ -228,12 +230,17 @@ class CachedBlobs:
             self._forget(key)
             return None
 
-    def _download(self, key: str) -> memoryview:
+    def _fetched(self, key: str) -> memoryview:
+        """The data of a blob, once its download has ended."""
         with self._downloads_of([key]) as [download]:
-            return download.result()
+            data = download.result()
+        if data is None:
+            found = self._cached(key)
+            return self._store.read(key) if found is None else found[0]
+        return data
 
     @contextlib.contextmanager
-    def _downloads_of(self, keys: Sequence[str]) -> Iterator[list[Future[memoryview]]]:
+    def _downloads_of(self, keys: Sequence[str]) -> Iterator[list[Future[memoryview | None]]]:
         """The downloads of blobs, shared by all callers, while this caller waits for them.
 
         A download that has not begun is given up with its last caller; a running download
@@ -262,17 +269,15 @@ class CachedBlobs:
         with self._lock:
             self._downloads.pop(key, None)
 
-    def _bring(self, key: str) -> memoryview:
-        found = self._cached(key)  # another process, or a download that has just ended
-        if found is not None:
-            return found[0]
+    def _bring(self, key: str) -> memoryview | None:
+        """Cache a blob; return its data if there is no room: others need not stay in memory."""
+        if os.path.exists(self._path(key)):  # by another process, or a download that has just ended
+            return None
         data = self._store.read(key)
-        self._keep(key, data)
-        found = self._cached(key)
-        return data if found is None else found[0]
+        return None if self._keep(key, data) else data
 
-    def _keep(self, key: str, data: bytes | bytearray | memoryview) -> None:
-        """Cache a blob, if there is room; without, it is read from the store each time."""
+    def _keep(self, key: str, data: bytes | bytearray | memoryview) -> bool:
+        """Cache a blob, and return whether there is room: else it is read each time."""
         path = self._path(key)
         part = f"{path}-{secrets.token_hex(4)}{_PART}"
         try:
@@ -283,9 +288,11 @@ class CachedBlobs:
                 file.write(_sum(data))
             with fail_points.around("rename"):
                 os.rename(part, path)
+            return True
         except OSError:
             with contextlib.suppress(OSError):
                 os.unlink(part)
+            return False
 
     def _forget(self, key: str) -> None:
         with contextlib.suppress(OSError), fail_points.around("unlink"):
@@ -345,7 +352,7 @@ def _sum(data: bytes | bytearray | memoryview) -> bytes:
     return zlib.crc32(data).to_bytes(_SUM_BYTES)
 
 
-def _is_missed(download: Future[memoryview]) -> bool:
+def _is_missed(download: Future[memoryview | None]) -> bool:
     """Whether a blob did not come in time, or the store is away."""
     if not download.done():
         return True

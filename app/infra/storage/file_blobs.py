@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import mmap
 import os
 import secrets
 import shutil
@@ -22,9 +21,10 @@ from app.infra import fail_points
 from app.infra.errors import StorageFull, Unavailable
 from app.infra.private_files import prepare_folder
 from app.infra.storage.blobs import KEY, LINEAGE, STORE_ID, Decode, new_keys
+from app.infra.storage.guarded_maps import GuardedMap
 from app.infra.storage.verified_files import VerifiedFiles
 
-__all__ = ["FileBlobs", "map_file", "same_bytes"]
+__all__ = ["FileBlobs", "has_content", "read_file"]
 
 T = TypeVar("T")
 
@@ -99,19 +99,14 @@ class FileBlobs:
             raise _unwritten(error) from error
 
     def open(self, key: str) -> memoryview:
-        return self._map(key)[0]
+        return self._read(key)[0]
 
-    def open_verified(self, key: str, decode: Decode[T]) -> T:
-        data, status = self._map(key)
+    def open_verified(self, key: str, decode: Decode[T], *, mapped: bool = False) -> T:
+        data, status = self._read(key, mapped=mapped)
         return self._verified.decode(key, status, data, decode)
 
     def read(self, key: str) -> memoryview:
-        try:
-            return memoryview((self.root / key).read_bytes())
-        except FileNotFoundError:
-            raise KeyError(key) from None
-        except OSError as error:
-            raise _unreadable(error) from error
+        return self.open(key)
 
     def head(self, _key: str, /) -> bytes | None:
         return None
@@ -121,15 +116,14 @@ class FileBlobs:
 
     def holds(self, key: str, data: bytes | bytearray) -> bool:
         try:
-            return same_bytes(self.open(key), data)
-        except KeyError:
+            return has_content(f"{self.root}/{key}", data)
+        except FileNotFoundError:
             self._require_folder()
             return False
-        except Unavailable as error:
-            cause = error.__cause__
-            if isinstance(cause, OSError) and cause.errno == errno.EIO:  # the disk has lost it
+        except OSError as error:
+            if error.errno == errno.EIO:  # the disk has lost it
                 return False
-            raise
+            raise _unreadable(error) from error
 
     def fetch(self, _keys: Iterable[str], _within: float, /) -> set[str]:
         return set()
@@ -206,9 +200,9 @@ class FileBlobs:
     def close(self) -> None:
         """Nothing stays open."""
 
-    def _map(self, key: str) -> tuple[memoryview, os.stat_result]:
+    def _read(self, key: str, *, mapped: bool = False) -> tuple[memoryview, os.stat_result]:
         try:
-            return map_file(f"{self.root}/{key}")
+            return read_file(f"{self.root}/{key}", mapped=mapped)
         except FileNotFoundError:
             raise KeyError(key) from None
         except OSError as error:
@@ -312,12 +306,14 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def map_file(path: str) -> tuple[memoryview, os.stat_result]:
-    """Return the content of a file: mapped, unless it is small or no descriptor is left.
-
-    The state of the file is from before its content was read.
+def read_file(path: str, *, mapped: bool = False) -> tuple[memoryview, os.stat_result]:
+    """Return the content of a file, and its state before the content was read.
 
     A query opens dozens of supports: a Path and a file object would take most of the time.
+
+    Args:
+        path: the path of the file.
+        mapped: whether a file that is not small is mapped, if a descriptor is left for it.
 
     Raises:
         OSError: the file does not exist, or cannot be read.
@@ -325,26 +321,28 @@ def map_file(path: str) -> tuple[memoryview, os.stat_result]:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)
-        if status.st_size < _MIN_MAPPED_BYTES:
-            return _whole(descriptor, status.st_size), status
-        try:
-            return memoryview(mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)), status
-        except OSError as error:
-            if error.errno != errno.EMFILE:
-                raise
-            return _whole(descriptor, status.st_size), status
+        if mapped and status.st_size >= _MIN_MAPPED_BYTES:
+            try:
+                return GuardedMap(descriptor, status.st_size).view, status
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    raise
+        return _whole(descriptor, status.st_size), status
     finally:
         os.close(descriptor)
 
 
-def same_bytes(found: memoryview, data: bytes | bytearray) -> bool:
-    """Whether a blob, which may be mapped, is these bytes; no copy of it is in memory."""
-    if found.nbytes != len(data):
-        return False
-    return all(
-        bytes(found[at : at + _COMPARED_BYTES]) == data[at : at + _COMPARED_BYTES]
-        for at in range(0, len(data), _COMPARED_BYTES)
-    )
+def has_content(path: str, data: bytes | bytearray, *, more: int = 0) -> bool:
+    """Whether a file is these bytes, and some more; no copy of it is in memory.
+
+    Raises:
+        OSError: the file does not exist, or cannot be read.
+    """
+    with open(path, "rb", buffering=0) as file:
+        if os.fstat(file.fileno()).st_size != len(data) + more:
+            return False
+        parts = (data[at : at + _COMPARED_BYTES] for at in range(0, len(data), _COMPARED_BYTES))
+        return all(file.read(len(part)) == part for part in parts)
 
 
 def _whole(descriptor: int, size: int) -> memoryview:

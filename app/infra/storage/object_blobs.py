@@ -148,7 +148,7 @@ class ObjectBlobs:
     def open(self, key: str) -> memoryview:
         return self.read(key)
 
-    def open_verified(self, key: str, decode: Decode[T]) -> T:
+    def open_verified(self, key: str, decode: Decode[T], *, mapped: bool = False) -> T:  # noqa: ARG002
         return decode(self.read(key), verified=False)
 
     def read(self, key: str) -> memoryview:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.errors import ClusteringNotFound, SpaceNotFound
 from app.infra.storage.blobs import BlobStore
+from app.infra.storage.guarded_maps import intact_maps
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, JobService, Progress
 from app.kinship.clustering.assignment import NewcomerAssignment
@@ -212,7 +213,8 @@ class ClusteringService:
                 raise SpaceNotFound(f"there is no space {job.space!r} any more")
             snapshot = take_snapshot(session, self._blobs, space, request, self._max_mapped)
             previous = _Previous.of(session, space, request.scope)
-        found = cluster_models(snapshot, progress)
+        with intact_maps():
+            found = cluster_models(snapshot, progress)
         continuation = _Continuation.of(snapshot.names, found.labels, previous)
 
         def finish(session: Writer) -> Mapping[str, Any]:

@@ -133,7 +133,7 @@ def _support(blobs: BlobStore, space: SpaceRecord, member: Member) -> PackedSupp
         return None
     try:
         decode = SupportDecoder(space, member.support_size, member.digest)
-        return blobs.open_verified(member.blob_key, decode)
+        return blobs.open_verified(member.blob_key, decode, mapped=True)
     except KeyError:  # replaced or deleted since this transaction began
         return None
     except Unavailable as error:  # one damaged file must not fail the clustering

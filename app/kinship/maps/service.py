@@ -19,6 +19,7 @@ from pydantic_core import to_json
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.errors import MapNotFound, SpaceNotFound
 from app.infra.storage.blobs import BlobStore
+from app.infra.storage.guarded_maps import intact_maps
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, JobService, Progress
 from app.kinship.clustering.repositories import clusterings
@@ -114,7 +115,8 @@ class MapService:
             request.check(space, clusterings.count_members(session, space, (), None))
             asked = request.of_models()
             snapshot = take_snapshot(session, self._blobs, space, asked, self._max_mapped)
-        drawn = place_models(snapshot, progress)
+        with intact_maps():
+            drawn = place_models(snapshot, progress)
         content = _pack(snapshot, drawn)
         seconds = round(time.monotonic() - began, 3)
         record = _record(job, snapshot, drawn, seconds)

@@ -135,13 +135,24 @@ class ModelReader:
         keys = [model.blob_key for model in models if model.blob_key is not None]
         return self._blobs.heads(keys, within)
 
-    def find_packed(self, space: SpaceRecord, model: Known) -> PackedSupport | None:
-        """The model's support, mapped; None if it has only a signature, or was deleted."""
-        found = self.find_support(space, model)
+    def find_packed(
+        self, space: SpaceRecord, model: Known, *, mapped: bool = False
+    ) -> PackedSupport | None:
+        """The model's support; None if it has only a signature, or was deleted."""
+        found = self.find_support(space, model, mapped=mapped)
         return None if found is None else found[1]
 
-    def find_support(self, space: SpaceRecord, model: Known) -> tuple[Known, PackedSupport] | None:
-        """The model's support, mapped, and its model: the newer one if it was replaced.
+    def find_support(
+        self, space: SpaceRecord, model: Known, *, mapped: bool = False
+    ) -> tuple[Known, PackedSupport] | None:
+        """The model's support, and its model: the newer one if it was replaced.
+
+        Args:
+            space: the space of the model.
+            model: the model.
+            mapped: whether the support is one of many that are compared within
+                :func:`app.infra.storage.guarded_maps.intact_maps`: it takes no memory, and is
+                closed afterwards.
 
         Returns:
             None if it has only a signature, or was deleted.
@@ -156,7 +167,7 @@ class ModelReader:
             if packed is not None:
                 return model, packed
             try:
-                return model, self._open(space, model, model.blob_key)
+                return model, self._open(space, model, model.blob_key, mapped=mapped)
             except KeyError:
                 current = self._current(space, model)
                 if current is None:
@@ -166,13 +177,16 @@ class ModelReader:
                 model = current
         raise Unavailable(f"model {model.name!r} is being replaced faster than it can be read")
 
-    def _open(self, space: SpaceRecord, model: Known, blob_key: str) -> PackedSupport:
+    def _open(
+        self, space: SpaceRecord, model: Known, blob_key: str, *, mapped: bool
+    ) -> PackedSupport:
         decode = SupportDecoder(space, model.support_size, model.digest)
         try:
-            packed = self._blobs.open_verified(blob_key, decode)
+            packed = self._blobs.open_verified(blob_key, decode, mapped=mapped)
         except DamagedBlob as error:
             raise _damage_error(model) from error
-        self._opened.put(blob_key, packed)
+        if not mapped:
+            self._opened.put(blob_key, packed)
         return packed
 
     def _current(self, space: SpaceRecord, model: Known) -> ModelRecord | None:
@@ -180,14 +194,16 @@ class ModelReader:
         with self._database.reading() as session:
             return models.find_model(session, space, model.name)
 
-    def require_packed(self, space: SpaceRecord, model: ModelRecord) -> PackedSupport:
-        """Return the model's support, mapped.
+    def require_packed(
+        self, space: SpaceRecord, model: ModelRecord, *, mapped: bool = False
+    ) -> PackedSupport:
+        """Return the model's support; ``mapped`` is as for :meth:`find_support`.
 
         Raises:
             SupportMissing: the model has only a signature.
             ModelNotFound: the model was deleted meanwhile.
         """
-        packed = self.find_packed(space, model)
+        packed = self.find_packed(space, model, mapped=mapped)
         if packed is not None:
             return packed
         if model.kind == "signature":

@@ -31,7 +31,7 @@ class SupportDecoder:
     digest: str | None
 
     def __call__(self, data: memoryview, /, *, verified: bool = False) -> PackedSupport:
-        """Return the support of the row, in mapped memory.
+        """Return the support of the row.
 
         Args:
             data: the packed form.

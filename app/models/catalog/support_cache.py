@@ -1,9 +1,8 @@
 """The support cache: opened and verified supports, ready for the next query.
 
-A blob never changes under its key, so a verified support stays valid. The cache is limited,
-because a mapped support holds a file descriptor and memory. It also occupies its space on the
-disk until it is evicted, even if it was deleted. A query asks for dozens of supports, so this is
-an ``OrderedDict``: a library's LRU cache takes longer than opening a file.
+A blob never changes under its key, so a verified support stays valid. The supports are in memory:
+whatever happens to their files meanwhile, they are what was verified. A query asks for dozens of
+supports, so this is an ``OrderedDict``: a library's LRU cache takes longer than opening a file.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ A reader ignores a slot with another content or a wrong seal. So torn, stale, lo
 do no harm, and no process needs a lock or an fsync. The first quarter of a sample has a separate
 seal: a query rejects most models after that, without reading the other pages of their slots.
 
-A process writes a slot whole by ``pwrite`` while others read through a mapping. Without a file, or
+A process writes a slot whole by ``pwrite`` while others read through a guarded map, which outlives
+a cut of the file: slots that are gone read as zeros, whose seals are wrong. Without a file, or
 on a full disk, queries are still answered: models without a slot are compared in slower or less
 sharp ways. This module never estimates a similarity.
 """
@@ -15,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import mmap
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from app.infra.storage.guarded_maps import GuardedMap
 from app.infra.storage.holes import data_ranges, punch
 from app.models.index.parts import in_parts
 from app.models.index.sketch_heads import HEAD_BYTES, SAMPLE_SEED, SAMPLE_SIZE, sketch_of_head
@@ -73,6 +74,7 @@ class SketchFile:
         self._closed = False
         self._unreadable = False
         self._descriptor: int | None = None
+        self._mapped: GuardedMap | None = None
         self._slots = self._nothing
 
     def counts(self, sketch: Sketch, ids: Ids, contents: Ids, *, coarse: bool = False) -> Ids:
@@ -206,7 +208,7 @@ class SketchFile:
     def _slots_up_to(self, last: int) -> Words:
         """The slots up to ``last`` at least, or as many as the file holds; read-only."""
         with self._lock:
-            if self._was_deleted() or self._slots.shape[0] <= last:
+            if self._has_changed() or self._slots.shape[0] <= last:
                 try:
                     self._map()
                     self._unreadable = False
@@ -216,9 +218,15 @@ class SketchFile:
                     self._unreadable = True
             return self._slots
 
-    def _was_deleted(self) -> bool:
-        """Whether the open file was deleted; if so, close it."""
-        if self._descriptor is None or os.fstat(self._descriptor).st_nlink:
+    def _has_changed(self) -> bool:
+        """Whether the open file was deleted or cut; if so, close it."""
+        if self._descriptor is None:
+            return False
+        status = os.fstat(self._descriptor)
+        cut = self._mapped is not None and (
+            self._mapped.lost or status.st_size < self._mapped.view.nbytes
+        )
+        if status.st_nlink and not cut:
             return False
         self._forget()
         return True
@@ -234,10 +242,10 @@ class SketchFile:
         size = 8 * self._stride
         count = os.fstat(self._descriptor).st_size // size
         if count > self._slots.shape[0]:
-            # Files only grow, so no mapping extends beyond the end of its file.
-            mapped = mmap.mmap(self._descriptor, count * size, prot=mmap.PROT_READ)
-            mapped.madvise(mmap.MADV_RANDOM)
-            self._slots = np.frombuffer(mapped, np.uint64).reshape(count, self._stride)
+            self._mapped = GuardedMap(self._descriptor, count * size)
+            self._mapped.read_at_random()
+            slots = np.frombuffer(self._mapped.view, np.uint64)
+            self._slots = slots.reshape(count, self._stride)
 
     def _write(self, model_id: int, slot: bytes) -> None:
         descriptor = self._writable()
@@ -255,7 +263,7 @@ class SketchFile:
         with self._lock:
             if self._closed:
                 return None
-            self._was_deleted()
+            self._has_changed()
             if self._descriptor is None:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -276,7 +284,7 @@ class SketchFile:
     def _forget(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
-        self._descriptor, self._slots = None, self._nothing
+        self._descriptor, self._mapped, self._slots = None, None, self._nothing
 
 
 def _count(words: Words) -> int:

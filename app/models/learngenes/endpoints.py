@@ -22,6 +22,7 @@ from app.infra.http.dependencies import Cursor
 from app.infra.http.requests.preconditions import entity_tag
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
+from app.infra.storage.guarded_maps import intact_maps
 from app.models.learngenes.dependencies import (
     LEARNGENE_BODY,
     LEARNGENE_FILE,
@@ -240,4 +241,6 @@ def _learngene_out(
 
 def _pieces(data: memoryview, begin: int, end: int) -> Iterator[bytes]:
     for at in range(begin, end, _PIECE_BYTES):
-        yield bytes(data[at : min(end, at + _PIECE_BYTES)])
+        with intact_maps():
+            piece = bytes(data[at : min(end, at + _PIECE_BYTES)])
+        yield piece

@@ -154,7 +154,7 @@ class LearngeneService:
             raise _not_kept(learngene)
         try:
             digest = bytes.fromhex(learngene.digest.removeprefix("sha256:"))
-            return self._blobs.open_verified(learngene.blob_key, FileDecoder(digest))
+            return self._blobs.open_verified(learngene.blob_key, FileDecoder(digest), mapped=True)
         except KeyError:
             raise Unavailable(f"the file of {_label(learngene)} is lost") from None
         except DamagedBlob as error:
