@@ -34,6 +34,7 @@ _HALF_A_PAIR: Final = re.compile(
 )
 _BACKSLASH, _IN_ITS_PLACE = rb"\\", b"\0\0"
 """An escaped backslash, behind which no escape begins; and what no JSON has."""
+_MAX_REPLACED: Final = 100_000
 _QUOTE, _COLON = 0x22, 0x3A
 _DROPPED: Final = bytes(set(range(256)) - {_QUOTE, _COLON})
 
@@ -81,8 +82,11 @@ def count_members(data: bytes | Raw) -> int:
 
 
 def without_half_pairs(data: bytes | bytearray) -> bytes | bytearray:
-    """A JSON text with U+FFFD, the replacement character, for each half of a surrogate pair."""
-    if (b"\\ud" not in data and b"\\uD" not in data) or b"\0" in data:
+    """A JSON text with U+FFFD, the replacement character, for each half of a surrogate pair.
+
+    A text that has a hundred thousand surrogates stays as it is.
+    """
+    if not 0 < data.count(b"\\ud") + data.count(b"\\uD") <= _MAX_REPLACED or b"\0" in data:
         return data
     plain = _HALF_A_PAIR.sub(rb"\\ufffd", data.replace(_BACKSLASH, _IN_ITS_PLACE))
     return plain.replace(_IN_ITS_PLACE, _BACKSLASH)
