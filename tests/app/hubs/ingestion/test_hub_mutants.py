@@ -217,6 +217,13 @@ def jobs(app: AppHarness) -> list[JobRow]:
         return list(session.scalars(select(JobRow)))
 
 
+def forget(app: AppHarness, source: SourceRecord) -> None:
+    """Delete a source and all spaces, so that the next one finds nothing."""
+    assert app.http.delete(f"/v1/sources/{source.id}").is_success
+    for space in app.hubs.spaces():
+        assert app.http.delete(f"/v1/spaces/{space}").is_success
+
+
 def has_model(app: AppHarness, prefix: str, name: str) -> bool:
     """Whether a source has stored a model in one of its spaces."""
     return any(
@@ -260,6 +267,7 @@ def test_mutants_of_a_hub(
         ended = polled(app, source)
         check(app, source, ended, caplog.text, mutant)
         assert kind == "listing" or has_model(app, f"kin{number}", BESIDE), f"{ended} {mutant!r}"
+        forget(app, source)
         ends.update(ended)
     figure(f"{kind}: {dict(ends)}")
 
@@ -278,5 +286,6 @@ def test_mutants_of_a_registry(
         caplog.clear()
         ended = polled(app, source)
         check(app, source, ended, caplog.text, mutant)
+        forget(app, source)
         ends.update(ended)
     figure(f"{path}: {dict(ends)}")
