@@ -44,7 +44,7 @@ class Hub:
     @cached_property
     def client(self) -> Client:
         """The client of the service."""
-        return Client(self._url, timeout=_TIMEOUT_S)
+        return Client(self._url, timeout=_TIMEOUT_S, idle_timeout=_TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self

@@ -66,7 +66,7 @@ def run(quick: bool) -> Findings:
 def _fill(url: str, models: Iterator[tuple[str, Support]], count: int) -> float:
     """Models stored per second, the client's work included."""
     begin = time.perf_counter()
-    with Client(url, timeout=120) as client:
+    with Client(url, idle_timeout=120) as client:
         client.ensure_space(SPACE, num_parameters=M)
         summary = client.put_many(SPACE, models)
     if summary.created != count:

@@ -14,13 +14,13 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from modelkin._terminal_text import one_line, width_of
+from modelkin._terminal_text import minute_of, one_line, width_of
 
 __all__ = [
     "MAX_ROWS",
@@ -177,7 +177,7 @@ def _words(value: Any) -> str:
     if isinstance(value, float):
         return _number(value)
     if isinstance(value, datetime):
-        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M}"
+        return minute_of(value)
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
     if isinstance(printed := getattr(value, "printed", None), str):

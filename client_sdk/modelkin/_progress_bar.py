@@ -44,6 +44,7 @@ class ProgressLine:
         self._drawn = now
         bar = note = one_line(note)
         if share is not None:
+            share = min(max(share, 0.0), 1.0)  # a service said how much is done
             bar = f" [{('#' * int(share * _BAR_WIDTH)).ljust(_BAR_WIDTH, '.')}] {share:4.0%}{note}"
         room = shutil.get_terminal_size().columns - len(bar) - 1
         label = one_line(label)

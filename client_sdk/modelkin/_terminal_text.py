@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import unicodedata
+from datetime import UTC, datetime
 
-__all__ = ["one_line", "width_of"]
+__all__ = ["minute_of", "one_line", "width_of"]
 
 
 def one_line(text: str) -> str:
@@ -25,3 +26,11 @@ def width_of(text: str) -> int:
         0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
         for c in text
     )
+
+
+def minute_of(moment: datetime) -> str:
+    """A point in time to the minute, in UTC; as it is where UTC has no such year."""
+    try:
+        return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
+    except OverflowError:
+        return moment.isoformat()

@@ -99,7 +99,7 @@ def verify(
         raise InvalidWebhook("none of its signatures was made with this secret")
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidWebhook(f"its body is not JSON: {error}") from None
 
 

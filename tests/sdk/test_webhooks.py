@@ -100,7 +100,10 @@ def test_a_body_that_is_no_text() -> None:
 
 
 def test_a_signed_body_that_is_no_json() -> None:
-    """It is refused as well, with the same error."""
+    """It is refused as well, with the same error, however deep it is."""
+    deep = b"[" * 100_000
+    with pytest.raises(InvalidWebhook, match="not JSON"):
+        verify(deep, headers(signature=sign(SECRET, "msg_1", NOW, deep)), SECRET, now=NOW)
     signed = headers(signature=sign(SECRET, "msg_1", NOW, b"{"))
     with pytest.raises(InvalidWebhook, match="not JSON"):
         verify(b"{", signed, SECRET, now=NOW)

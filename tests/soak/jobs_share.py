@@ -69,7 +69,7 @@ def store_signatures(url: str, key: str, count: int) -> str:
             signature = Signature.from_values(values, num_parameters=M, support_size=K)
             yield f"m{number:05}", signature
 
-    with Client(url, api_key=key, timeout=60) as client:
+    with Client(url, api_key=key, idle_timeout=60) as client:
         client.ensure_space("random", num_parameters=M)
         summary = client.put_many("random", models())
         assert summary.failed == 0, summary

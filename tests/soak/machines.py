@@ -231,7 +231,7 @@ def cluster(machine: Machine) -> tuple[int, str]:
     Returns:
         How many models it compared, and whether by their supports.
     """
-    with Client(machine.server.url, timeout=60) as client:
+    with Client(machine.server.url, idle_timeout=60) as client:
         made = client.clusterings.create(_SPACE)
         return made.models, made.similarity
 

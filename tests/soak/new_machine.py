@@ -67,7 +67,7 @@ def new_machine(models: int, folder: Path) -> tuple[float, float, int]:
             return server.start()
 
         first = machine("first")
-        with Client(first.url, timeout=600) as client:
+        with Client(first.url, idle_timeout=600) as client:
             client.ensure_space(_SPACE, num_parameters=M)
             assert not client.put_many(_SPACE, supports(models)).failed
         began = time.monotonic()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, Protocol
 
+from modelkin._terminal_text import minute_of
 from modelkin.cli.style import BAD, FAINT, GOOD, WEAK, Styled
 from modelkin.types.vocabulary import Estimate
 
@@ -75,7 +76,7 @@ def text_or_dash(text: str | None) -> str:
 
 def time_text(moment: datetime | None) -> str:
     """A point in time to the minute, in UTC."""
-    return _NOTHING if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
+    return _NOTHING if moment is None else minute_of(moment)
 
 
 def state_text(word: str) -> str:

@@ -193,6 +193,21 @@ def test_a_progress_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
     assert shown.isprintable()
 
 
+@pytest.mark.parametrize("share", [1e18, -1e18, float("inf")])
+def test_a_bar_is_as_long_as_a_bar(share: float, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job that has done more than all of its work, or less than none, makes no longer line."""
+    ProgressLine().draw("job", share)
+    assert len(capsys.readouterr().err) < 100
+
+
+def test_a_time_without_utc_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last hours of the year 9999 in the west have no time in UTC."""
+    late = {**SPACE, "name": "late", "created_at": "9999-12-31T23:00:00-08:00"}
+    with hostile_server(answer(late)) as server:
+        assert 0 == main(["spaces", "show", "late", "--url", server.url])
+    assert "9999-12-31T23:00:00-08:00" in capsys.readouterr().out
+
+
 def _bomb() -> Iterator[bytes | float]:
     data = gzip.compress(bytes(1 << 26))
     yield head("Content-Encoding: gzip", f"Content-Length: {len(data)}") + data

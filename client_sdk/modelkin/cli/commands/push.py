@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from modelkin._terminal_text import one_line
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Checkpoint
 from modelkin.cli.blinding import add_blinding, blinding_of_source
@@ -98,10 +99,10 @@ def push(arguments: argparse.Namespace) -> Answer:
         size = quantity(info.support_size, "direction")
         where = f"{info.model} in space {info.space}: revision {info.revision}"
         text = f"{where}, a data subspace of {size}{more}"
-        return Answer(text, fields_of(info), notes)
+        return Answer(one_line(text), fields_of(info), notes)
     what = "support" if info.kind == "support" else "signature of a support"
     return Answer(
-        text=(
+        text=one_line(
             f"{info.model} in space {info.space}: revision {info.revision}, a {what} "
             f"of {info.support_size:,} indices{more}"
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -17,7 +18,7 @@ from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.costs import METHODS, client_bytes, distribution_time
 from modelkin.federation.shards.leakage import leakage_bound
-from modelkin.federation.shards.plan import MIN_MEMBERS
+from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
 from modelkin.types.merges import Merge
 from modelkin.types.spaces import SpaceInfo
 
@@ -285,10 +286,18 @@ def plan(arguments: argparse.Namespace) -> Answer:
     return Answer(text, fields, notes)
 
 
+def _plan_text(fields: Mapping[str, Any]) -> str:
+    try:
+        made = Plan.from_json(dict(fields))
+    except InvalidParameter as error:
+        return f"a plan that this version does not know: {error}"
+    return f"{made.num_parameters:,} in {made.shards} shards"
+
+
 def _answer(merge: Merge) -> Answer:
     summary = {
         "merge": f"{merge.name}, {merge.state}",
-        "parameters": f"{merge.plan['num_parameters']:,} in {merge.plan['shards']} shards",
+        "parameters": _plan_text(merge.plan),
         "awaited": ", ".join(merge.awaited) or "nothing",
     }
     if merge.digest is not None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
+import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
@@ -346,6 +348,34 @@ def test_memory_is_bounded(name: str, connect: Connect) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 2 * BOUND + 2 * MIB
+
+
+CHILD = """
+import resource, sys, modelkin
+def used():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+modelkin.Client("http://127.0.0.1:9", retries=0).close()
+before = used()
+try:
+    modelkin.Client(sys.argv[1], retries=0).spaces.get("digits")
+except modelkin.ModelkinError as error:
+    print(type(error).__name__, (used() - before) >> 10)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "mib"), [(CODED["gzip"], 32), (ENDLESS["chunks"], 2 * 256)], ids=["gzip", "chunks"]
+)
+def test_memory_of_a_process_is_bounded(case: Case, mib: int) -> None:
+    """A process by itself, with the bounds as they are: 256 MiB of JSON, and nothing unpacked."""
+    script, kind, _ = case
+    with hostile_server(script) as server:
+        command = [sys.executable, "-c", CHILD, server.url]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    name, used = done.stdout.split()
+    assert kind.__name__ == name
+    assert int(used) < mib
 
 
 def test_uploads_of_trainings_are_bounded() -> None:

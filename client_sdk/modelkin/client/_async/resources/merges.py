@@ -16,9 +16,9 @@ from modelkin.client._protocol.merges.calls import AnyMerge
 from modelkin.client._protocol.merges.party import MergeParty
 from modelkin.client._protocol.merges.polling import Polling
 from modelkin.client._transport.concurrency import async_offload
-from modelkin.errors import ConnectionFailed, InvalidParameter, ServerError
-from modelkin.federation.shards.plan import MIN_MEMBERS
-from modelkin.federation.sharing.values import ArraySink, ValueSink, source_of
+from modelkin.errors import ConnectionFailed, InvalidParameter, PayloadTooLarge, ServerError
+from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
+from modelkin.federation.sharing.values import ArraySink, ValueSink, ValueSource, source_of
 from modelkin.types.merges import Merge, Merged, MergeInfo
 
 __all__ = ["AsyncMerges"]
@@ -162,11 +162,13 @@ class AsyncMerges(AsyncResource):
             ApiError: ``merge_closed`` for a merge that is past joining, ``merge_not_found``, ...
             InvalidParameter: the values are not of the merge's parameters, not finite, or have
                 changed meanwhile; or the merge shows more than this party accepts.
+            PayloadTooLarge: a neutral party without an output, and an average that is too large
+                for memory.
             TimeoutError: the merge has not ended in time, and goes on without this party.
         """
-        known = await self.get(space, merge)
-        sink = output if output is not None else ArraySink(int(known.plan["num_parameters"]))
         source = None if values is None else source_of(values)
+        known = await self.get(space, merge)
+        sink = output if output is not None else self._memory(known, source)
         party = await async_offload(
             MergeParty,
             space,
@@ -187,6 +189,18 @@ class AsyncMerges(AsyncResource):
         except BaseException:
             party.discard()
             raise
+
+    def _memory(self, known: Merge, source: ValueSource | None) -> ArraySink:
+        """A sink as large as the values given here; without any, the service's word has a bound."""
+        if source is not None:
+            return ArraySink(source.num_parameters)
+        m = Plan.from_json(dict(known.plan)).num_parameters
+        if 4 * m > self._connection.max_answer_bytes:
+            raise PayloadTooLarge(
+                f"the average of {m:,} parameters takes more than the "
+                f"{self._connection.max_answer_bytes:,} bytes of max_answer_bytes: give output"
+            )
+        return ArraySink(m)
 
     async def _take_part(
         self,
