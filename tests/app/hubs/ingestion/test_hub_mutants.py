@@ -203,18 +203,12 @@ def app(tmp_path: Path, backend: Backend) -> Iterator[AppHarness]:
 
 
 def polled(app: AppHarness, source: SourceRecord) -> list[str]:
-    """Poll a source and sync what it lists; return how each job ended."""
-    before = {job.id for job in jobs(app)}
-    assert 202 == app.http.post(f"/v1/sources/{source.id}/poll").status_code
+    """Carry out a source's first poll and its syncs; return how each job ended."""
     app.worker.run_all()
-    ended = [job for job in jobs(app) if job.id not in before]
-    return [job.error["code"] if job.error else job.state for job in ended]
-
-
-def jobs(app: AppHarness) -> list[JobRow]:
-    """All jobs, polls too."""
     with app.database.reading() as session:
-        return list(session.scalars(select(JobRow)))
+        jobs = session.scalars(select(JobRow)).all()
+    own = [job for job in jobs if job.parameters.get("source") == source.id]
+    return [job.error["code"] if job.error else job.state for job in own]
 
 
 def forget(app: AppHarness, source: SourceRecord) -> None:
