@@ -116,6 +116,14 @@ def test_success_ends_the_tries(wire: Any, space_json: dict[str, Any]) -> None:
     assert [0.25, 0.5] == wire.pauses
 
 
+def test_no_pause_outlasts_the_call(wire: Any) -> None:
+    """A service that asks for more than is left of the call is not waited for."""
+    busy = httpx.Response(503, headers={"Retry-After": "30"}, json={"code": "unavailable"})
+    with pytest.raises(ApiError, match="503"):
+        wire.client(busy, timeout=20.0).spaces.get("digits")
+    assert (1, []) == (len(wire.requests), wire.pauses)
+
+
 def test_retries_may_be_switched_off(wire: Any) -> None:
     """retries=0 is one try."""
     with pytest.raises(ApiError):
