@@ -8,7 +8,6 @@ Requests that come with it are those of the key, at the same limits.
 
 from __future__ import annotations
 
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 
 from fastapi import Request, Response
@@ -62,7 +61,7 @@ def begin(request: Request, response: Response, token: str) -> None:
 
 
 def end(request: Request, response: Response) -> None:
-    """Take the cookie of a session from the browser."""
+    """Take the cookie of a session from the browser, and what is left of older versions."""
     response.delete_cookie(
         _name(request.scope),
         httponly=True,
@@ -70,16 +69,12 @@ def end(request: Request, response: Response) -> None:
         secure=request.scope["scheme"] == "https",
         path=_root(request.scope),
     )
+    response.delete_cookie(_LEFT, path=_root(request.scope))
 
 
 def token(scope: Scope) -> str | None:
-    """The token in the cookie of a request, or None."""
-    try:
-        cookies = SimpleCookie(Headers(scope=scope).get("cookie", ""))
-    except CookieError:
-        return None
-    found = cookies.get(_name(scope))
-    return None if found is None else found.value
+    """The token in the cookie of a request, or None; a neighbour's cookies may be malformed."""
+    return Request(scope).cookies.get(_name(scope))
 
 
 def own_path(path: str) -> str:

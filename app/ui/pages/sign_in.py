@@ -50,7 +50,7 @@ def begin(
     sessions: Service[VisitorSessions],
     form: Annotated[Mapping[str, str], Depends(_form)],
 ) -> Response:
-    """Begins a session with the key of the form, and leads back to the page that was wanted."""
+    """Begins a session with the key of the form, in place of the one before; leads to ``next``."""
     key, wanted = form.get("key", "").strip(), sign_in_cookie.own_path(form.get("next", "/"))
     try:
         holder = _check(authenticator, rates, _address(request), key)
@@ -58,6 +58,7 @@ def begin(
         return render(request, "sign_in.html", status=401, next=wanted, wrong=str(error))
     answer = RedirectResponse(wanted, 303)
     sign_in_cookie.begin(request, answer, sessions.begin(holder))
+    _end(request, sessions)
     return answer
 
 
@@ -65,10 +66,15 @@ def begin(
 def end(request: Request, sessions: Service[VisitorSessions]) -> Response:
     """Ends the session, in every process."""
     answer = RedirectResponse("/sign-in", 303)
-    if (token := sign_in_cookie.token(request.scope)) is not None:
-        sessions.end(token)
+    _end(request, sessions)
     sign_in_cookie.end(request, answer)
     return answer
+
+
+def _end(request: Request, sessions: VisitorSessions) -> None:
+    """End the session that a request comes with, if there is one."""
+    if (token := sign_in_cookie.token(request.scope)) is not None:
+        sessions.end(token)
 
 
 def _check(authenticator: Authenticator, rates: RateLimits, address: str, key: str) -> Identity:

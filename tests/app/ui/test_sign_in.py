@@ -131,6 +131,17 @@ def test_signing_out_ends_the_session(locked: Server, visitor: httpx.Client) -> 
     assert 303 == visitor.post("/sign-out").status_code
 
 
+def test_signing_in_again_ends_the_session_before(locked: Server, visitor: httpx.Client) -> None:
+    """Its cookie is replaced, so its visitor could not sign out of it any more."""
+    sign_in(visitor, new_key(locked))
+    before = {COOKIE: visitor.cookies[COOKIE]}
+    assert 401 == sign_in(visitor, "mk_wrong").status_code
+    assert 200 == httpx.get(f"{locked.url}/v1/spaces", headers=sent(before)).status_code
+    sign_in(visitor, new_key(locked))
+    assert 401 == httpx.get(f"{locked.url}/v1/spaces", headers=sent(before)).status_code
+    assert 200 == visitor.get("/v1/spaces").status_code
+
+
 def test_signing_out_holds_in_every_process(locked: Server, other: Server) -> None:
     """Two services on one database: a session of one is one of the other, until one ends it."""
     cookies = {COOKIE: token(locked)}
@@ -164,7 +175,7 @@ def test_a_session_ends_with_its_key(locked: Server) -> None:
 
 
 def test_a_cookie_of_an_old_version_opens_nothing(locked: Server) -> None:
-    """It held the key itself: its visitor is asked to sign in, and then it is deleted."""
+    """It held the key itself: signing in deletes it, and so does signing out."""
     key = new_key(locked)
     for name in ("modelkin_key", COOKIE):
         answer = httpx.get(f"{locked.url}/", headers={**BROWSER, **sent({name: key})})
@@ -173,6 +184,9 @@ def test_a_cookie_of_an_old_version_opens_nothing(locked: Server) -> None:
         client.cookies.set("modelkin_key", key, domain="127.0.0.1")
         sign_in(client, key)
         assert [COOKIE] == list(client.cookies)
+        client.cookies.set("modelkin_key", key, domain="127.0.0.1")
+        client.post("/sign-out")
+        assert [] == list(client.cookies)
 
 
 def test_a_token_is_no_key(locked: Server) -> None:
@@ -205,6 +219,14 @@ def test_a_cookie_belongs_to_the_service_alone(
         assert (True, "strict") == (cookie["httponly"], cookie["samesite"])
     asked = {**scope, "headers": [(b"cookie", f"{COOKIE}=planted; {name}=t".encode())]}
     assert "t" == sign_in_cookie.token(asked)
+
+
+@pytest.mark.parametrize("neighbour", ['a={"b": 1}', "a[b]=1", "a/b=1", "a=\xe9", "a", "path=/"])
+def test_cookies_of_neighbours_hide_no_session(neighbour: str) -> None:
+    """Whatever another service of the host has set, as on another port of localhost."""
+    cookies = f"{neighbour}; {COOKIE}=t".encode("latin-1")
+    scope = {"type": "http", "scheme": "http", "headers": [(b"cookie", cookies)]}
+    assert "t" == sign_in_cookie.token(scope)
 
 
 def test_a_link_of_another_site_opens_again(locked: Server) -> None:
