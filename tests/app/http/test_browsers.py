@@ -8,7 +8,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 
+from app.infra.http.middleware.browser import BrowserMiddleware
 from app.ui import api_docs
 from app.ui.assets import PREFIX
 from tests.app.tenancy.auth.test_keys import new_key
@@ -82,6 +85,14 @@ def test_without_keys_this_machine_is_answered(http: httpx.Client, host: str) ->
     """Names that only this machine can resolve to itself, with and without a port."""
     named = host.format(port=http.base_url.port)
     assert http.get("/v1/spaces", headers={"Host": named}).is_success
+
+
+@pytest.mark.parametrize("listening", ["2001:DB8:0:0::1", "2001:db8::1"])
+def test_an_address_is_one_however_it_is_written(listening: str) -> None:
+    """A service without keys answers to the address that it was set to listen on."""
+    app = BrowserMiddleware(PlainTextResponse("an answer"), host=listening)
+    for host in ("[2001:db8::1]:8000", "[2001:DB8:0:0::1]"):
+        assert "an answer" == TestClient(app).get("/", headers={"Host": host}).text
 
 
 @pytest.mark.parametrize("host", ["localhost/@evil", "", "evil@localhost", "localhost:65536"])

@@ -110,7 +110,8 @@ def _is_own(host: bytes, listening: str) -> bool:
     if name in {"localhost", listening.lower()}:
         return True
     try:
-        return ipaddress.ip_address(name).is_loopback
+        address = ipaddress.ip_address(name)
+        return address.is_loopback or address == ipaddress.ip_address(listening)
     except ValueError:
         return False
 
