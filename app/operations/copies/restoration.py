@@ -35,6 +35,7 @@ from app.operations.copies.manifests import (
 from app.operations.copies.postgres_copies import has_tables, restore_postgres
 from app.operations.copies.sqlite_copies import restore_sqlite
 from app.settings import Settings
+from app.tenancy.auth.repository import end_all_sessions
 from app.tenancy.auth.tenants import forget_blob_store
 
 __all__ = ["restore"]
@@ -96,6 +97,7 @@ def restore(
         migrate(database)
         with database.writing() as session:
             forget_blob_store(session)  # the id of the backup's store; this store gets another
+            end_all_sessions(session)  # their visitors may have signed out since
     os.sync()
     return manifest
 

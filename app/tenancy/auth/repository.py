@@ -20,6 +20,7 @@ from modelkin.types.paging import Page
 __all__ = [
     "any_key",
     "count_usable",
+    "end_all_sessions",
     "end_oldest_sessions",
     "end_session",
     "find_key",
@@ -202,6 +203,11 @@ def open_sessions(session: Reader, ids: Collection[int], now: datetime) -> set[i
 def end_session(session: Writer, sha256: bytes) -> None:
     """Delete the session with this hash."""
     session.execute(delete(VisitorSessionRow).where(VisitorSessionRow.sha256 == sha256))
+
+
+def end_all_sessions(session: Writer) -> None:
+    """Delete the sessions of all visitors."""
+    session.execute(delete(VisitorSessionRow))
 
 
 def end_oldest_sessions(session: Writer, key_id: int, *, kept: int) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, text
@@ -14,6 +16,8 @@ from app.infra.errors import Unauthorized
 from app.tenancy.auth.records import Identity
 from app.tenancy.auth.service import Authenticator, KeyService
 from app.tenancy.auth.visitor_sessions import VisitorSessions
+from tests.support.app.backups import Copies
+from tests.support.backends import Backend
 
 HOUR = timedelta(hours=1)
 
@@ -124,6 +128,22 @@ def test_a_key_has_a_hundred_sessions(migrated: Database, sessions: VisitorSessi
     assert 101 == stored(migrated)
     opened = [is_open(sessions, migrated, each) for each in (other, *tokens[:3], tokens[-1])]
     assert [True, False, False, True, True] == opened
+
+
+def test_a_restored_backup_has_no_sessions(
+    backend: Backend, migrated: Database, sessions: VisitorSessions, tmp_path: Path
+) -> None:
+    """Some of those that the backup has may have been signed out of since; the keys stay."""
+    owner = holder(migrated)
+    sessions.begin(owner)
+    Copies(backend, tmp_path).back_up(tmp_path / "to")
+    restored = tmp_path / "restored"
+    Copies(backend, restored).put_back(tmp_path / "to")
+    assert 1 == stored(migrated)
+    with closing(Database(backend.url(restored), timeout=5)) as database:
+        assert 0 == stored(database)
+        with database.reading() as session:
+            assert {owner.key_id} == KeyService().usable(session, [owner.key_id or 0])
 
 
 def test_no_token_is_stored(migrated: Database, sessions: VisitorSessions) -> None:
