@@ -29,7 +29,7 @@ class ConnectionLimits:
     Attributes:
         max_connections: the most connections; further ones are turned away.
         head_timeout_s: seconds for the head of a request, from its first byte on; for the first
-            request, from the connection on.
+            request, from the connection on. The rest of a body has as many, once it is answered.
     """
 
     max_connections: int = 2000

@@ -21,6 +21,7 @@ __all__ = ["HttpProtocol"]
 _LENGTHS: Final = frozenset({b"content-length", b"transfer-encoding"})
 _LIKE_LENGTHS: Final = frozenset({b"content_length", b"transfer_encoding"})
 """Names that some readers take for those of a length, as CGI does."""
+_CLOSE: Final = (b"connection", b"close")
 _DEFAULTS: Final = ConnectionLimits()
 
 
@@ -51,8 +52,12 @@ class HttpProtocol(H11Protocol):
 
         async def app(scope: Any, receive: Any, send: Any) -> None:
             async def send_while_open(message: Any) -> None:
-                if not transport.is_closing():  # a body that is no HTTP was refused meanwhile
-                    await send(message)
+                if transport.is_closing():  # a body that is no HTTP was refused meanwhile
+                    return
+                if self.conn.they_are_waiting_for_100_continue and "headers" in message:
+                    # Whether the body or the next request follows is the client's choice.
+                    message = {**message, "headers": [*message["headers"], _CLOSE]}
+                await send(message)
 
             scope.setdefault("extensions", {})[ABORT] = transport.abort
             wrong = _wrong_with(scope)
@@ -70,7 +75,9 @@ class HttpProtocol(H11Protocol):
             super().data_received(data)
         except h11.LocalProtocolError:  # an answer has begun, so there is no place for a 400
             self._abort()
-        if self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None:
+        is_idle = self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None
+        is_answered = self.conn.our_state is h11.DONE  # and nothing reads the rest of the body
+        if is_idle or is_answered:
             self._head.expect()
         else:
             self._head.meet()
@@ -101,7 +108,7 @@ async def _refuse(text: bytes, send: Any) -> None:
     head = [
         (b"content-type", b"text/plain; charset=utf-8"),
         (b"content-length", str(len(text)).encode()),
-        (b"connection", b"close"),
+        _CLOSE,
     ]
     await send({"type": "http.response.start", "status": 400, "headers": head})
     await send({"type": "http.response.body", "body": text})

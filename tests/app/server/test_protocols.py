@@ -286,6 +286,19 @@ def test_the_body_of_such_a_request_is_no_request(echo: Echo) -> None:
     assert ["/a", "/a", "/b"] == echo.seen
 
 
+def test_a_body_without_consent_is_not_waited_for(echo: Echo) -> None:
+    """A client that was answered may send it or not: what follows would have two readings."""
+    expected = f"{HOST}Expect: 100-continue\r\nContent-Length: {len(GET)}\r\n\r\n"
+    answered = b""
+    with echo.connect() as client:
+        client.sendall(f"POST /pieces HTTP/1.1\r\n{expected}".encode())
+        while received := client.recv(1 << 16):
+            answered += received
+    assert b"connection: close\r\n" in answered.lower()
+    assert b"two" in answered
+    assert b"HTTP/1.1 100 " in echo.ask(f"POST /a HTTP/1.1\r\n{expected}", GET)
+
+
 def _ends(client: socket.socket) -> None:
     """Wait until the server has ended a connection, on which no request is answered."""
     answered = b""
@@ -352,6 +365,24 @@ def test_a_body_has_longer_than_a_head(limited: Echo) -> None:
             client.sendall(bytes([byte]))
             time.sleep(LIMITS.head_timeout_s / 4)
         assert b"200 OK" in client.recv(1 << 16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pieces", [1, 100])
+def test_a_body_that_nothing_reads_has_its_time(limited: Echo, pieces: int) -> None:
+    """A request that was answered before its body came holds no connection."""
+    with limited.connect() as client:
+        client.sendall(f"POST /pieces HTTP/1.1\r\n{HOST}Content-Length: 1000\r\n\r\n".encode())
+        answered = b""
+        while b"two" not in answered:
+            answered += client.recv(1 << 16)
+        with suppress(ConnectionError):
+            for _ in range(pieces):
+                client.sendall(b"x")
+                time.sleep(0.05)
+            while client.recv(1 << 16):
+                pass
+            assert pieces == 1, "the body went on for seconds"
 
 
 @pytest.mark.slow
