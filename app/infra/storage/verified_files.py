@@ -14,16 +14,14 @@ import time
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-import numpy as np
-
 from app.infra.storage.blobs import DamagedBlob, Decode
 
 __all__ = ["FileDecoder", "VerifiedFiles"]
 
 T = TypeVar("T")
 
-_PLACES: Final = 1 << 20
-"""Files that are noted at most, 8 bytes each; two that meet in a place are verified again."""
+_PLACES: Final = 1 << 17
+"""Files that are noted at most, some 100 bytes each; two that meet in a place take turns."""
 _SETTLED_NS: Final = 1_000_000_000
 """The age of a change from which on another change has another time, on any file system."""
 
@@ -45,7 +43,7 @@ class VerifiedFiles:
     """Notes of a process about the files that it has verified."""
 
     def __init__(self) -> None:
-        self._marks = np.zeros(_PLACES, np.int64)
+        self._marks: dict[int, int] = {}
 
     def decode(self, key: str, status: os.stat_result, data: memoryview, decode: Decode[T]) -> T:
         """Decode the bytes of a file, and note that they are verified then.
@@ -60,9 +58,9 @@ class VerifiedFiles:
             DamagedBlob: they are not those that the row names.
         """
         changed = status.st_mtime_ns
-        mark = hash((key, status.st_ino, status.st_size, changed)) or 1
+        mark = hash((key, status.st_ino, status.st_size, changed))
         place = hash(key) % _PLACES
-        verified = int(self._marks[place]) == mark
+        verified = self._marks.get(place) == mark
         made = decode(data, verified=verified)
         if not verified and changed < time.time_ns() - _SETTLED_NS:
             self._marks[place] = mark

@@ -16,7 +16,7 @@ from modelkin.errors import InvalidSupport
 __all__ = ["SupportDecoder"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SupportDecoder:
     """Decodes the support of a row, for :meth:`BlobStore.open_verified`.
 
