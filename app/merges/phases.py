@@ -21,6 +21,7 @@ from app.models.spaces.repositories import spaces
 from app.webhooks.outbox import Outbox
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.fixed_point import least_power
+from modelkin.federation.shards.public_keys import check_public_key
 from modelkin.federation.shards.roster import Party, Roster
 
 __all__ = ["DEADLINE", "Phases"]
@@ -134,11 +135,13 @@ class Phases:
         self, session: Writer, merge: MergeRecord, parties: Mapping[str, PartyRecord]
     ) -> MergeRecord:
         """Fix the roster of the parties that have joined; if they are too few, fail."""
-        joined = [party for party in parties.values() if party.joined]
-        members = [party for party in joined if not party.neutral]
+        joined = []
         for name, party in parties.items():
-            if not party.joined:
-                repository.change_party(session, merge, name, left_out="it did not join in time")
+            if (why := _why_not(party)) is None:
+                joined.append(party)
+            else:
+                repository.change_party(session, merge, name, left_out=why)
+        members = [party for party in joined if not party.neutral]
         if len(members) < merge.plan.min_members:
             return self.fail(
                 session,
@@ -211,6 +214,17 @@ class Phases:
 def _counts(party: PartyRecord) -> bool:
     """Whether a party is a member that has not been left out."""
     return party.joined and not party.neutral and party.left_out is None
+
+
+def _why_not(party: PartyRecord) -> str | None:
+    """The reason why a party is not in the roster; None for a party that is."""
+    if party.public_key is None:
+        return "it did not join in time"
+    try:
+        check_public_key(party.public_key)
+    except InvalidParameter as error:  # it joined at a version that took every key
+        return str(error)
+    return None
 
 
 def _party(record: PartyRecord) -> Party:
