@@ -61,11 +61,17 @@ class Outage:
 
 
 class WithoutOutages(logging.Filter):
-    """Leaves out records that tell an error whose outage is announced, and tracebacks of such."""
+    """Leaves out records that tell an error whose outage is announced, and tracebacks of such.
+
+    A record with the traceback of another error stays as it is: a bug may show in an outage alone.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether no argument of the record is such an error; cut off its traceback."""
-        if record.exc_info and is_announced(record.exc_info[1]):
+        raised = record.exc_info[1] if record.exc_info else None
+        if raised is not None:
+            if not is_announced(raised):
+                return True
             record.exc_info = record.exc_text = None  # what it says besides may be news
         arguments = record.args if isinstance(record.args, tuple) else ()
         return not any(is_announced(_error_of(each)) for each in arguments)

@@ -47,9 +47,10 @@ def test_an_answer_from_before_ends_no_outage(caplog: pytest.LogCaptureFixture) 
     assert 2 == len(caplog.records)
 
 
-def logged(error: Exception, *args: object) -> tuple[bool, bool]:
+def logged(error: Exception | None, *args: object) -> tuple[bool, bool]:
     """Whether the log has a record with a traceback and arguments, and whether its traceback."""
-    record = logging.LogRecord("app", logging.ERROR, "f", 1, "%s", args, (type(error), error, None))
+    raised = None if error is None else (type(error), error, None)
+    record = logging.LogRecord("app", logging.ERROR, "f", 1, "%s", args, raised)
     return WithoutOutages().filter(record), record.exc_info is not None
 
 
@@ -59,8 +60,8 @@ BUG = KeyError("bug")
 
 def test_errors_of_an_outage_are_left_out() -> None:
     """As the text of a line, and as the error itself."""
-    assert not logged(BUG, explain(AWAY))[0]
-    assert not logged(BUG, 7, AWAY)[0]
+    assert (False, False) == logged(None, explain(AWAY)) == logged(None, 7, AWAY)
+    assert (True, False) == logged(None, "text")
 
 
 def test_tracebacks_of_an_outage_are_left_out() -> None:
@@ -71,7 +72,7 @@ def test_tracebacks_of_an_outage_are_left_out() -> None:
 
 
 def test_other_errors_keep_their_traceback() -> None:
-    """Bugs, and stores that are full or locked: their outage is announced by no line."""
+    """Bugs, also beside an outage, and stores that are full or locked, which no line announces."""
     locked = Unavailable("the database cannot serve this now", reason="database is locked")
     assert (True, True) == logged(BUG) == logged(locked)
-    assert (True, True) == logged(BUG, explain(locked), "text")
+    assert (True, True) == logged(BUG, explain(locked)) == logged(BUG, explain(AWAY))
