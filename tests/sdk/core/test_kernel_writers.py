@@ -91,10 +91,30 @@ def test_what_another_group_may_write_is_not_trusted(folder: Path, which: str) -
     assert not trusted(folder)
 
 
+def test_what_others_cannot_reach_is_trusted(folder: Path) -> None:
+    """In a folder of mode 0700, whatever modes a umask of 002 or less gives the rest."""
+    folder.chmod(0o777)
+    part(folder, "file").chmod(0o666)
+    folder.parent.chmod(0o711)
+    assert not trusted(folder)
+    folder.parent.chmod(0o700)
+    assert trusted(folder)
+
+
+def test_files_that_another_process_renames_change_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numba renames each file that it has written; one listed before that is not there any more."""
+    listed = [*folder.iterdir(), folder / "loop.nbi.tmp"]
+    monkeypatch.setattr(Path, "iterdir", lambda _: iter(listed))
+    assert trusted(folder)
+
+
 @AS_ROOT
 @pytest.mark.parametrize("which", ["parent", "folder", "file"])
 def test_what_another_user_owns_is_not_trusted(folder: Path, which: str) -> None:
-    """An owner may write whatever the mode says today."""
+    """An owner may write whatever the mode says today, also in a folder of mode 0700."""
+    folder.parent.chmod(0o700)
     os.chown(part(folder, which), OTHER, OTHER)
     assert not trusted(folder)
 

@@ -79,7 +79,7 @@ def compile_loop(function: Callable[..., Any]) -> Any:
 def say_that_none_are_kept(why: str) -> None:
     log.warning(
         "each process compiles its own kernels, since %s: set NUMBA_CACHE_DIR to a folder of this "
-        "user alone",
+        "user alone, with mode 0700",
         why,
     )
 

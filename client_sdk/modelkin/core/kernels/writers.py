@@ -6,6 +6,7 @@ the source itself.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from functools import cache
@@ -29,7 +30,10 @@ def is_trusted(folder: str, source: str) -> bool:
     found = {f"user {parent.stat().st_uid}"} if _is_sticky(parent) else _writers(parent)
     found |= _writers(Path(folder))
     for file in Path(folder).iterdir():
-        found |= _writers(file)
+        with contextlib.suppress(FileNotFoundError):  # another process has renamed it meanwhile
+            found |= _writers(file)
+    if _is_private(parent):  # a umask of 002 has let groups write what they cannot reach
+        found = {each for each in found if each.startswith("user ")}
     return found <= trusted
 
 
@@ -49,6 +53,11 @@ def _writers(path: Path) -> set[str]:
 def _is_sticky(folder: Path) -> bool:
     """Whether users may not replace what others have in a folder, as in /tmp."""
     return bool(folder.stat().st_mode & stat.S_ISVTX)
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether its owner alone reaches what lies in a folder."""
+    return not folder.stat().st_mode & (stat.S_IXGRP | stat.S_IXOTH)
 
 
 def _own_group() -> set[str]:
