@@ -8,6 +8,7 @@ name no host, user or path; the command ``check`` shows the server's own message
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -38,12 +39,18 @@ class Outage:
     ) -> None:
         self._store, self._effect, self._clock = store, effect, clock
         self._began: float | None = None
+        self._ended = -math.inf
         self._lock = threading.Lock()
 
-    def begin(self) -> None:
-        """Note that the store cannot be reached."""
+    def begin(self, since: float = math.inf) -> None:
+        """Note that the store cannot be reached.
+
+        Args:
+            since: when the use that fails began. One from before the last outage was over has met
+                that one: its connection was lost then.
+        """
         with self._lock:
-            if self._began is not None:
+            if self._began is not None or since <= self._ended:
                 return
             self._began = self._clock()
         check = service_command("check")
@@ -56,7 +63,7 @@ class Outage:
         with self._lock:
             if self._began is None or (lasted := self._clock() - self._began) < _LEAST_S:
                 return
-            self._began = None
+            self._began, self._ended = None, self._clock()
         log.warning("%s is back, after %.0f s", self._store, lasted)
 
 

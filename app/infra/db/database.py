@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -206,22 +207,23 @@ class Database:
         Code that reads past SQLAlchemy gets the driver's errors.
         """
         driver: Any = self._engines.reading.dialect.dbapi
+        since = time.monotonic()
         try:
             yield
         except PoolTimeout as error:
             raise Unavailable("every connection to the database is in use: try again") from error
         except (OperationalError, driver.OperationalError) as error:
-            raise self._refusal(getattr(error, "orig", error)) from error
+            raise self._refusal(getattr(error, "orig", error), since) from error
         except DBAPIError as error:
             if error.connection_invalidated:
-                raise self._refusal(error.orig) from error
+                raise self._refusal(error.orig, since) from error
             raise
 
-    def _refusal(self, error: object) -> Unavailable:
+    def _refusal(self, error: object, since: float) -> Unavailable:
         """Return the error for the client; of a lost database, the log has one line in all."""
         refusal = _refusal(error)
         if self.url.get_backend_name() == "postgresql" and _is_away(error):
-            self._outage.begin()
+            self._outage.begin(since)
             refusal.announced = True
         return refusal
 

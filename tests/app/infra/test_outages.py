@@ -47,6 +47,20 @@ def test_an_answer_from_before_ends_no_outage(caplog: pytest.LogCaptureFixture) 
     assert 2 == len(caplog.records)
 
 
+def test_a_use_from_before_the_end_begins_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    """A job may find out minutes later that the outage has cut its connection."""
+    now = [0.0]
+    database = outage(now)
+    database.begin(since=0.0)
+    now.append(20.0)
+    database.end()
+    now.append(60.0)
+    database.begin(since=19.0)
+    assert 2 == len(caplog.records)
+    database.begin(since=59.0)
+    assert 3 == len(caplog.records)
+
+
 def logged(error: Exception | None, *args: object) -> tuple[bool, bool]:
     """Whether the log has a record with a traceback and arguments, and whether its traceback."""
     raised = None if error is None else (type(error), error, None)

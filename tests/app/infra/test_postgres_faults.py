@@ -215,3 +215,33 @@ def test_the_log_has_a_line_when_Postgres_goes_and_one_when_it_is_back(
             after = "\n".join(lines[about[0] :])
             for secret in ("Traceback", str(mortal.data), "PGSQL", "psycopg"):
                 assert secret not in after
+
+
+def test_a_reader_from_before_an_outage_begins_no_second_one(
+    mortal: Postgres, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A long job may use the connection that it has lost only once Postgres is back: no more lines
+    than those two.
+    """
+
+    def is_away() -> bool:
+        try:
+            database.check()
+        except Unavailable:
+            return True
+        return False
+
+    def uses_again() -> None:
+        with database.reading() as held:
+            held.execute(text("SELECT 1"))
+            mortal.kill()
+            wait_for(is_away)
+            mortal.restart()
+            wait_for(lambda: not is_away() and "is back" in caplog.text)
+            held.execute(text("SELECT 1"))
+
+    with closing(Database(PostgresBackend(mortal).migrated_url(tmp_path), timeout=5)) as database:
+        with pytest.raises(Unavailable):
+            uses_again()
+        assert not is_away()
+    assert ["away", "back"] == re.findall("the database is (away|back)", caplog.text)
