@@ -19,6 +19,7 @@ __all__ = [
     "count_members",
     "decode_json",
     "has_control_character",
+    "with_constants_as_texts",
     "without_half_pairs",
 ]
 
@@ -32,6 +33,7 @@ _HALF_A_PAIR: Final = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
 )
+_TEXT_OR_CONSTANT: Final = re.compile(rb'("(?:[^"\\]|\\.)*+"?)|(-?(?:NaN|Infinity))', re.DOTALL)
 _BACKSLASH, _IN_ITS_PLACE = rb"\\", b"\0\0"
 """An escaped backslash, behind which no escape begins; and what no JSON has."""
 _MAX_REPLACED: Final = 100_000
@@ -90,6 +92,16 @@ def without_half_pairs(data: bytes | bytearray) -> bytes | bytearray:
         return data
     plain = _HALF_A_PAIR.sub(rb"\\ufffd", data.replace(_BACKSLASH, _IN_ITS_PLACE))
     return plain.replace(_IN_ITS_PLACE, _BACKSLASH)
+
+
+def with_constants_as_texts(data: bytes) -> bytes:
+    """A JSON text with texts in place of the NaN and infinities that Python writes into it.
+
+    JSON has no such numbers; JSON of protobuf has these texts for them.
+    """
+    if b"NaN" not in data and b"Infinity" not in data:
+        return data
+    return _TEXT_OR_CONSTANT.sub(lambda found: found[1] or b'"%b"' % found[2], data)
 
 
 def _half_a_pair(data: bytes | bytearray | str | Raw) -> str | None:

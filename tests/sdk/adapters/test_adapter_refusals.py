@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from contextlib import suppress
@@ -49,7 +50,7 @@ def refusal(folder: Path) -> str:
         ({"alpha_pattern": {"[z-a]": 2}}, "alpha_pattern['[z-a]'] is 2: bad character range z-a"),
         ({"alpha_pattern": {"down": "8"}}, "alpha_pattern['down'] is '8': an alpha is a number"),
         ({"lora_alpha": 0}, "lora_alpha is 0: an alpha is a number other than 0"),
-        ({"lora_alpha": float("nan")}, "it is not JSON"),
+        ({"lora_alpha": math.nan}, "lora_alpha is 'NaN': an alpha"),
         ({"target_modules": ["\ud800"]}, "is half a surrogate pair, and no text"),
         ({"target_modules": ["a\0"]}, "target_modules is ['a\\x00']: it is a list of names"),
         ({"base_model_name_or_path": "a\udfff"}, "is half a surrogate pair, and no text"),
@@ -72,6 +73,7 @@ def refusal(folder: Path) -> str:
         ({"weird": 1}, "weird is 1: this field is not known here, and may make it more than its"),
         ({"use_rslora": "yes"}, "use_rslora is 'yes': it is true or false"),
         ({"target_modules": ["q_proj"]}, "target_modules ['q_proj'] do not name "),
+        ({"of_next_year": math.nan}, "of_next_year is 'NaN': this field is not known"),
         ({"target_modules": [1]}, "target_modules is [1]: it is a list of names"),
         ({"base_model_name_or_path": "a\nb"}, "base_model_name_or_path is 'a\\nb': it is a name"),
         ({"base_model_name_or_path": 7}, "base_model_name_or_path is 7: it is a name"),
@@ -92,9 +94,10 @@ def test_fields_that_leave_the_product_alone_are_taken(tmp_path: Path) -> None:
         "alora_invocation_tokens": None,
         "arrow_config": None,
         "auto_mapping": {"base_model_class": "LlamaForCausalLM", "parent_library": "peft"},
+        "lora_dropout": math.nan,  # as Python writes it
         "corda_config": {"corda_method": "ipm"},
         "ensure_weight_tying": True,
-        "eva_config": {"rho": 2.0},
+        "eva_config": {"rho": -math.inf},
         "exclude_modules": ["lm_head"],
         "layer_replication": None,
         "layers_pattern": "layers",

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkin.core.foreign_json import count_members, decode_json, without_half_pairs
+from modelkin.core.foreign_json import (
+    count_members,
+    decode_json,
+    with_constants_as_texts,
+    without_half_pairs,
+)
 
 TEXTS = st.text(
     st.sampled_from("a\\\"':{}[],\ud800\udbff\udc00\udfff\0\né\U0001f600uD8"), max_size=12
@@ -54,6 +59,14 @@ def test_halves_are_replaced_and_no_more(text: str) -> None:
     text = json.loads(json.dumps(text))
     wanted = re.sub("[\ud800-\udfff]", "\ufffd", text)
     assert wanted == decode_json(without_half_pairs(json.dumps(text).encode()))
+
+
+@given(st.dictionaries(TEXTS | st.just('NaN"Infinity'), DOCUMENTS | st.floats()))
+def test_constants_become_texts(document: Any) -> None:
+    """NaN and infinities become texts of their names, and everything else stays."""
+    written = json.dumps(document)
+    wanted = json.loads(written, parse_constant=str)
+    assert wanted == json.loads(with_constants_as_texts(written.encode()))
 
 
 @given(DOCUMENTS)

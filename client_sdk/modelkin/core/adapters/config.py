@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from modelkin.core.adapters.patterns import MAX_STEPS, ModulePattern, steps_of
-from modelkin.core.foreign_json import decode_json, has_control_character
+from modelkin.core.foreign_json import decode_json, has_control_character, with_constants_as_texts
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
@@ -101,8 +101,9 @@ class AdapterConfig:
         """The configuration in the bytes of ``adapter_config.json``; raises as :meth:`of`."""
         if len(data) > MAX_CONFIG_BYTES:
             raise _bad(f"it has {len(data)} bytes or more, at most {MAX_CONFIG_BYTES} are read")
+        written = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
         try:
-            fields = decode_json(data)
+            fields = decode_json(with_constants_as_texts(written))
         except ValueError as error:
             raise _bad(f"it is not JSON: {error}") from None
         return cls.of(fields)
