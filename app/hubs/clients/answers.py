@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, TypeVar
 
+import httpx
 from msgspec import ValidationError
 
 from app.infra.errors import HubProtocolError
@@ -22,6 +23,7 @@ __all__ = [
     "items_of",
     "name_of",
     "part_of",
+    "path_of",
     "read_answer",
     "shown",
     "text_of",
@@ -103,6 +105,11 @@ def shown(text: str | None, max_length: int = _MAX_LENGTH) -> str | None:
 def escaped(part: Raw) -> str:
     """The beginning of a part that is no text, with escapes, for people."""
     return bytes(memoryview(part)[:_MAX_LENGTH]).decode("ascii", "backslashreplace").strip('"')
+
+
+def path_of(url: httpx.URL) -> str:
+    """The path of an address as it is sent, in ASCII: a redirect may lead to any."""
+    return url.raw_path.partition(b"?")[0].decode("ascii")
 
 
 def integer_of(part: Raw) -> int | None:

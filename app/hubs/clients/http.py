@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx
 
-from app.hubs.clients.answers import read_answer
+from app.hubs.clients.answers import path_of, read_answer
 from app.hubs.clients.download import Download, writing
 from app.hubs.clients.protocol import HubFile, Received
 from app.infra.egress.client import Egress, EgressRefused
@@ -141,10 +141,11 @@ class HubHttpClient:
                 if len(body) > self._limits.answer_bytes:
                     raise HubProtocolError(
                         f"{self.host} answered more than {self._limits.answer_bytes} bytes to "
-                        f"{address.path}"
+                        f"{path_of(address)}"
                     )
             headers, final = response.headers, str(response.url)
-        return read_answer(body, form, f"{self.host} answered", address.path), headers, final
+        answer = read_answer(body, form, f"{self.host} answered", path_of(address))
+        return answer, headers, final
 
     def next_page(self, headers: httpx.Headers, address: str) -> str | None:
         """The next page of a listing, from its ``Link`` header (RFC 8288); None at the end.
@@ -269,27 +270,26 @@ class HubHttpClient:
 
     def _require_good(self, response: httpx.Response) -> None:
         status = response.status_code
+        reason = httpx.codes.get_reason_phrase(status)  # the hub's own may be any text
+        answers = f"{response.url.host} answers {status} {reason}".rstrip()
         packed = response.headers.get("Content-Encoding", "").strip().lower() not in _IDENTITY
         if status in {200, 206}:
             if packed:
                 raise HubProtocolError(
-                    f"{response.url.host} sends {response.url.path} compressed, although that was "
-                    f"not asked for"
+                    f"{response.url.host} sends {path_of(response.url)} compressed, although that "
+                    f"was not asked for"
                 )
             return
         if status >= 500 or status in _TRANSIENT:
             wait = asked_wait(response) or 0.0
             raise HubUnavailable(
-                f"{response.url.host} answers {status} {response.reason_phrase}"
-                + (f", and asks to wait {wait:.0f} s" if wait else ""),
+                answers + (f", and asks to wait {wait:.0f} s" if wait else ""),
                 retry_after=wait,
             )
         refused = None
         if 400 <= status < 500:
             refused = self._refusal(response, b"" if packed else _excerpt(response))
-        raise refused or HubForbidden(
-            f"{response.url.host} answers {status} {response.reason_phrase} to {response.url.path}"
-        )
+        raise refused or HubForbidden(f"{answers} to {path_of(response.url)}")
 
     @contextmanager
     def _errors_mapped(self) -> Iterator[None]:

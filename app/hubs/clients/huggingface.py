@@ -23,6 +23,7 @@ from app.hubs.clients.answers import (
     items_of,
     name_of,
     part_of,
+    path_of,
     shown,
     text_of,
 )
@@ -186,7 +187,7 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
     code = response.headers.get("X-Error-Code")
     message = shown(response.headers.get("X-Error-Message"), 300)
     said = f" ({message})" if message else ""
-    host, path = response.url.host, response.url.path
+    host, path = response.url.host, path_of(response.url)
     if code == "GatedRepo":
         return HubForbidden(
             f"{host} gates {path}: accept its terms there, and give the source a token of that "

@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
-from app.hubs.clients.answers import escaped, is_true, items_of, name_of, part_of, text_of
+from app.hubs.clients.answers import escaped, is_true, items_of, name_of, part_of, path_of, text_of
 from app.hubs.clients.http import HubHttpClient, require_few
 from app.hubs.clients.mlflow_answers import (
     Answer,
@@ -270,7 +270,7 @@ def authorization(token: str) -> str:
 
 def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
     """The meaning of a status of 400 to 499."""
-    host, path = response.url.host, response.url.path
+    host, path = response.url.host, path_of(response.url)
     if response.status_code in {404, 410}:
         asked = response.url.params.get("name")
         what = f"registered model {asked!r}, or not this version of it" if asked else path

@@ -130,10 +130,10 @@ def parse_url(url: str) -> httpx.URL:
     """An http or https URL with a host and no credentials; :class:`EgressRefused` for others."""
     try:
         parsed = httpx.URL(url)
-        port = parsed.port
+        port, host = parsed.port, parsed.host  # the host of `xn--0` cannot be decoded
     except (httpx.InvalidURL, ValueError) as error:
         raise EgressRefused(f"this is not a URL: {error}") from None
-    if parsed.scheme not in PORTS or not parsed.host:
+    if parsed.scheme not in PORTS or not host:
         raise EgressRefused("use an http:// or https:// URL with a host")
     if parsed.userinfo:
         raise EgressRefused("a URL must hold no user name or password: it is shown and logged")

@@ -78,25 +78,17 @@ class GuardedTransport(httpx.BaseTransport):
             stream=_Body(found, self._max_bytes),
             extensions=found.extensions,
         )
-        if self._max_bytes is not None:
-            self._check(response, self._max_bytes)
+        try:
+            _require_readable(response)
+            if self._max_bytes is not None:
+                _require_short(response, self._max_bytes)
+        except (EgressRefused, httpx.RemoteProtocolError):
+            response.close()
+            raise
         return response
 
     def close(self) -> None:
         self._pool.close()
-
-    @staticmethod
-    def _check(response: httpx.Response, most: int) -> None:
-        try:
-            if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
-                raise EgressRefused("the answer is compressed, although that was not asked for")
-            if int(response.headers.get("content-length") or 0) > most:
-                raise _too_long(most)
-        except ValueError:
-            pass  # an invalid length: the bytes are counted as they arrive
-        except EgressRefused:
-            response.close()
-            raise
 
 
 class _Body(httpx.SyncByteStream):
@@ -236,6 +228,27 @@ def _least(one: float | None, other: float | None) -> float | None:
 def system_message(error: OSError) -> str:
     """The system's message of an error, without its number."""
     return error.strerror or str(error)
+
+
+def _require_readable(response: httpx.Response) -> None:
+    """Refuse a redirect whose host cannot be decoded, such as ``xn--0``.
+
+    httpx decodes it even where redirects are not followed, and lets the error of a codec through.
+    """
+    try:
+        _ = httpx.URL(response.headers.get("location", "")).host
+    except (httpx.InvalidURL, UnicodeError):
+        raise httpx.RemoteProtocolError("Invalid URL in location header") from None
+
+
+def _require_short(response: httpx.Response, most: int) -> None:
+    if response.headers.get("content-encoding", "").lower() not in _IDENTITY:
+        raise EgressRefused("the answer is compressed, although that was not asked for")
+    try:
+        if int(response.headers.get("content-length") or 0) > most:
+            raise _too_long(most)
+    except ValueError:
+        pass  # an invalid length: the bytes are counted as they arrive
 
 
 def _too_long(most: int) -> EgressRefused:

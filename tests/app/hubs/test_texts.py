@@ -14,7 +14,7 @@ from tests.app.hubs.test_adapters import files as adapter_files
 from tests.sdk.cli.files import entry, forge
 from tests.support.app.harness import AppHarness
 from tests.support.models.checkpoints import random_tensors, sharded
-from tests.support.servers.fake_huggingface import Hub, answering
+from tests.support.servers.fake_huggingface import Fault, Handler, Hub, answering
 
 HALF = "\ud800"
 INDEX = "model.safetensors.index.json"
@@ -68,6 +68,67 @@ def test_names_in_answers(hub: Hub, app: AppHarness, field: str, text: str) -> N
     assert ("failed", "hub_untrue") == (state, code)
     assert f"the {field} of org/a" in detail
     assert detail.isprintable()
+
+
+def redirected(where: str, then: Fault) -> Fault:
+    """A hub that redirects each look-up, and what answers behind it."""
+
+    def answer(request: Handler) -> bool:
+        if not request.path.startswith("/api/"):
+            return then(request)
+        request.say(302, Location=where)
+        return True
+
+    return answer
+
+
+def reason(status: int, phrase: str) -> Fault:
+    """An answer with a reason of the hub's own."""
+
+    def answer(request: Handler) -> bool:
+        request.send_response(status, phrase)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+        return True
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        (reason(503, "\x1b[2J"), "hub_unavailable"),
+        (reason(418, "\x07"), "hub_refused"),
+        (redirected("/%00%1b%E2%80%AE", answering(404)), "hub_not_found"),
+        (redirected("/%00%1b%E2%80%AE", answering(418)), "hub_refused"),
+        (redirected("/%00%1b", answering(200, b"{}", Content_Encoding="gzip")), "hub_untrue"),
+        (redirected("http://xn--0.example/", answering(404)), "hub_unavailable"),
+        (redirected(f"//xn--{'a' * 70}.example/", answering(404)), "hub_unavailable"),
+    ],
+)
+def test_words_of_http(
+    hub: Hub, app: AppHarness, caplog: pytest.LogCaptureFixture, answer: Fault, code: str
+) -> None:
+    """Reasons, paths and hosts that a hub chooses reach no error and no log as they are, and raise
+    no bug.
+    """
+    hub.on_hub = answer
+    _, shown, detail = refused(app, hub.url)
+    assert code == shown
+    assert detail.isprintable()
+    assert all(line.isprintable() for line in caplog.text.splitlines())
+
+
+def test_a_next_page(hub: Hub, app: AppHarness) -> None:
+    """The address of a further page is the hub's text, and is shown with escapes."""
+    hub.on_hub = answering(200, b'[{"id": 1}]', Link="</%1b%00>; rel=next")
+    page = hub.on_hub
+    hub.on_hub = lambda request: (page if "?" in request.path else answering(200, b"x"))(request)
+    source = app.hubs.follow(hub.url, poll_seconds=60)
+    app.worker.run_all()
+    shown = app.hubs.source(source.id).last_error
+    assert shown is not None
+    assert ("hub_untrue", True) == (shown["code"], "no JSON to /%1b%00" in shown["detail"])
 
 
 def test_what_only_describes_is_left_out(hub: Hub, app: AppHarness) -> None:

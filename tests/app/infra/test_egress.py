@@ -104,6 +104,7 @@ def test_no_spelling_of_an_inner_address_gets_through(host: str) -> None:
         ("https://8.8.8.8:99999/", "not a port"),
         ("https://8.8.8.8:0/", "not a port"),
         ("https://[::1/", "not a URL"),
+        ("https://xn--0.example/", "not a URL"),
         ("https://8.8.8.8/\n", "not a URL"),
         ("https://8.8.8.8/" + "a" * 2000, "2000 characters"),
         ("https://nobody.invalid/", "cannot be found"),

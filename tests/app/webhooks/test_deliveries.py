@@ -81,6 +81,7 @@ def sent(app: AppHarness, made: dict[str, Any]) -> dict[str, Any]:
         ("/redirect", 307, "redirects to another path on the same host, which is not followed"),
         ("/redirect/https://a.example/T0/key?k=1", 307, "redirects to https://a.example, which"),
         ("/redirect/http://a:b/", None, "no answer: Invalid URL in location header"),
+        ("/redirect/http://xn--0.example/", None, "no answer: Invalid URL in location header"),
         ("/retry-after/Mon, 20 Nov 99999999999999999999 19:12:08 GMT", 503, "answered 503"),
         ("/retry-after/Mon, 20 Nov 2017 19:12:08 GMT", 503, "answered 503"),
         ("/later", 503, "answered 503"),
