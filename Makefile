@@ -27,7 +27,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks contracts browser kernels soak flower bench studies lint style types audit docs changelog format clean
+.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks contracts browser kernels root-tests soak flower bench studies lint style types audit docs changelog format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -85,6 +85,10 @@ browser:
 	@$(FIND_BROWSER) || $(INSTALL_BROWSER) || { apt-get update -qq > /dev/null 2>&1; $(INSTALL_BROWSER); } \
 	  || { echo '*** No Chromium, and none could be installed: NO PAGE IS TESTED in a browser. Try: sudo apt-get install chromium-headless-shell ***' >&2; \
 	    test -z "$$CI$$MODELKIN_REQUIRE_BROWSER"; }
+
+# They act as another user of the machine, and in a network of their own, which CI lets root alone.
+root-tests: $(VENV)/.dev
+	sudo $(BIN)/python -m pytest tests/sdk/core/test_kernel_writers.py tests/faults/test_live_rebinding.py
 
 soak: $(VENV)/.dev
 	SOAK=1 $(BIN)/python -m pytest -n 2 -o faulthandler_timeout=0 $$(grep -rl 'support.repetitions import' tests --include='test_*.py')

@@ -23,15 +23,15 @@ from modelkin.core.kernels import fast
 print(fast.and_count(np.ones(9, np.uint64), np.ones(9, np.uint64)))
 """
 AS_OTHER = f"""
-import os
+import colorsys, grp, os, pwd
 import numba
-from modelkin.core.kernels import choice
-numba.njit(lambda x: x + 1)(1)  # this Python is imported by now, which the other may not read
+from modelkin.core.kernels.loops import compile_loop
+numba.njit(colorsys.rgb_to_yiq)(1.0, 1.0, 1.0)  # imports what the other may not read
 os.environ["HOME"] = "/nonexistent"
 os.setgroups([])
 os.setresgid({OTHER}, {OTHER}, {OTHER})
 os.setresuid({OTHER}, {OTHER}, {OTHER})
-{COUNTED}
+print(round(compile_loop(colorsys.rgb_to_yiq)(9.0, 9.0, 9.0)[0]))
 """
 
 
