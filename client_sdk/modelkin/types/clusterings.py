@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.core.clustering.quality import ClusterQuality
 from modelkin.errors import InvalidParameter
@@ -86,7 +86,7 @@ class ClusteringInfo(Printed):
     previous: str | None = None
     agreement: float | None = None
     seconds: float
-    created_at: datetime
+    created_at: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -243,7 +243,7 @@ class ClusteringPolicy(Printed):
     every_seconds: int | None = None
     debounce_seconds: int
     pending_changes: int
-    last_at: datetime | None = None
+    last_at: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.types.vocabulary import HubEventOutcome, HubImportance, HubKind, OnDelete
 
@@ -49,14 +49,14 @@ class Source(Printed):
     on_delete: OnDelete
     poll_seconds: int | None = None
     hook: str
-    created_at: datetime
-    updated_at: datetime
-    last_delivery_at: datetime | None = None
+    created_at: Moment
+    updated_at: Moment
+    last_delivery_at: Moment | None = None
     last_refusal: Mapping[str, Any] | None = field(default=None, hash=False)
     last_error: Mapping[str, Any] | None = field(default=None, hash=False)
     last_poll: Mapping[str, Any] | None = field(default=None, hash=False)
-    last_poll_at: datetime | None = None
-    next_poll_at: datetime | None = None
+    last_poll_at: Moment | None = None
+    next_poll_at: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -80,4 +80,4 @@ class HubEvent(Printed):
     outcome: HubEventOutcome
     reason: str | None = None
     job: str | None = None
-    received_at: datetime
+    received_at: Moment

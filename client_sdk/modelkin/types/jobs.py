@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.types.vocabulary import JobKind, JobState
 
@@ -58,10 +58,10 @@ class JobInfo(Printed):
     error: Mapping[str, Any] | None = field(default=None, hash=False)
     attempts: int
     cancelling: bool
-    created_at: datetime
-    not_before: datetime | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+    created_at: Moment
+    not_before: Moment | None = None
+    started_at: Moment | None = None
+    finished_at: Moment | None = None
 
     @property
     def finished(self) -> bool:

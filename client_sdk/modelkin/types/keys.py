@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.types.vocabulary import KeyScope, KeyState
 
@@ -31,8 +31,8 @@ class ApiKey(Printed):
     scopes: tuple[KeyScope, ...]
     state: KeyState
     current: bool
-    created_at: datetime
-    expires_at: datetime | None = None
-    revoked_at: datetime | None = None
-    last_used_at: datetime | None = None
+    created_at: Moment
+    expires_at: Moment | None = None
+    revoked_at: Moment | None = None
+    last_used_at: Moment | None = None
     key: str | None = field(default=None, repr=False)

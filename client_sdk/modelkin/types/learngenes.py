@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.core.learngenes.manifest import LearngeneTensor
 from modelkin.core.learngenes.references import HttpsFile, HubFile, MlflowFile
@@ -59,7 +59,7 @@ class LearngeneInfo(Printed):
     note: str | None = None
     published_by: str | None = None
     stale: bool = False
-    created_at: datetime
+    created_at: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed, Table, table_of_rows
 from modelkin.types.paging import data_frame
 from modelkin.types.vocabulary import SimilaritySource
@@ -47,7 +47,7 @@ class ModelMap(Printed):
     edges: int
     parts: int
     seconds: float
-    created_at: datetime
+    created_at: Moment
     models: tuple[str, ...]
     x: tuple[float, ...]
     y: tuple[float, ...]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.types.vocabulary import MergeState
 
@@ -65,9 +65,9 @@ class MergeInfo(Printed):
     request: Mapping[str, Any] = field(hash=False)
     digest: str | None
     failure: str | None
-    created_at: datetime
-    due_at: datetime | None
-    ended_at: datetime | None
+    created_at: Moment
+    due_at: Moment | None
+    ended_at: Moment | None
 
     @property
     def finished(self) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
@@ -46,8 +46,8 @@ class ModelInfo(Printed):
     source: str | None = None
     base_model: str | None = None
     verified: bool
-    created_at: datetime
-    updated_at: datetime
+    created_at: Moment
+    updated_at: Moment
     etag: str | None = field(default=None, compare=False)
     note: str | None = field(default=None, compare=False)
 

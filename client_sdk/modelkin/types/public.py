@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.core.importance import Importance
 from modelkin.types.search import Ranking
@@ -34,7 +34,7 @@ class PublicSpace(Printed):
     step: float
     floor: float
     daily_queries: int
-    created_at: datetime
+    created_at: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

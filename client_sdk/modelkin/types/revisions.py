@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, overload
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.types.paging import table
 from modelkin.types.vocabulary import Estimate, ModelKind
@@ -38,7 +38,7 @@ class Revision:
     kind: ModelKind
     digest: str | None = None
     support_size: int
-    created_at: datetime
+    created_at: Moment
     kept: bool
     self_overlap_previous: float | None = None
     similarity_previous: float | None = None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.core.importance import UNSTATED, Importance
 from modelkin.core.layout import Layout
@@ -117,7 +117,7 @@ class StopList:
     size: int
     share: float
     models: int
-    computed_at: datetime
+    computed_at: Moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -157,7 +157,7 @@ class SpaceInfo(Printed):
     supports: int
     signatures: int
     version: int
-    created_at: datetime
+    created_at: Moment
     banding: Banding | None = None
     support_size: SupportSizePolicy = FREE
     stop_list: StopList | None = None

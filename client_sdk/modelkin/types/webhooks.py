@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 
+from modelkin._moments import Moment
 from modelkin._printing import Printed
 from modelkin.types.vocabulary import DeliveryState, EventType
 
@@ -42,14 +42,14 @@ class Subscription(Printed):
     description: str | None = None
     enabled: bool
     disabled_reason: str | None = None
-    previous_secret_until: datetime | None = None
+    previous_secret_until: Moment | None = None
     failures: int
-    failing_since: datetime | None = None
-    paused_until: datetime | None = None
-    last_success_at: datetime | None = None
+    failing_since: Moment | None = None
+    paused_until: Moment | None = None
+    last_success_at: Moment | None = None
     last_failure: str | None = None
-    created_at: datetime
-    updated_at: datetime
+    created_at: Moment
+    updated_at: Moment
     secret: str | None = field(default=None, repr=False)
 
 
@@ -64,7 +64,7 @@ class DeliveryAttempt:
         detail: the receiver's answer, or why none came.
     """
 
-    at: datetime
+    at: Moment
     seconds: float
     status: int | None = None
     detail: str
@@ -93,8 +93,8 @@ class Delivery(Printed):
     model: str | None = None
     state: DeliveryState
     attempts: int
-    next_attempt_at: datetime | None = None
+    next_attempt_at: Moment | None = None
     log: tuple[DeliveryAttempt, ...]
     payload: str
-    created_at: datetime
-    finished_at: datetime | None = None
+    created_at: Moment
+    finished_at: Moment | None = None

@@ -98,6 +98,31 @@ JOB = {
 }
 
 
+SOURCE = {
+    "id": "0123",
+    "kind": "huggingface",
+    "space": EVIL,
+    "url": EVIL,
+    "hook": EVIL,
+    "filters": {EVIL: [EVIL]},
+    "poll_seconds": 60,
+    "has_token": False,
+    "on_delete": "keep",
+    "importance": "weight",
+    "last_poll_at": WHEN,
+    "last_poll": {"models": [EVIL]},
+    "last_error": {EVIL: EVIL, "at": EVIL, "code": [EVIL]},
+    "created_at": WHEN,
+    "updated_at": WHEN,
+}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a service of its own, whose settings a process would check."""
+    monkeypatch.setattr("modelkin.cli.commands.doctor.local_checks", lambda _: iter(()))
+
+
 def answer(body: Any, status: HTTPStatus = HTTPStatus.OK) -> Script:
     """Any request gets this JSON, a half of a character as it can only stand in an escape."""
     data = json.dumps(body).replace("\\ud800", "").encode()
@@ -123,6 +148,7 @@ COMMANDS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a job": (JOB, ("jobs", "show", "0123")),
     "a failed job": (JOB, ("jobs", "wait", "0123")),
     "jobs": ({"items": [JOB], "next_cursor": None}, ("jobs",)),
+    "sources": ({"items": [SOURCE], "next_cursor": None}, ("sources",)),
     "a refusal": (
         {"code": EVIL, "title": EVIL, "detail": EVIL, "errors": [{"field": EVIL, "message": EVIL}]},
         ("spaces",),
@@ -206,6 +232,25 @@ def test_a_time_without_utc_is_shown(capsys: pytest.CaptureFixture[str]) -> None
     with hostile_server(answer(late)) as server:
         assert 0 == main(["spaces", "show", "late", "--url", server.url])
     assert "9999-12-31T23:00:00-08:00" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("last_error", [{}, {"at": 5}, {"at": WHEN[:-1]}, {"at": WHEN}])
+def test_a_source_with_an_odd_error_is_shown(
+    last_error: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What no type describes, such as the time of an error, may be anything."""
+    rows = {"items": [{**SOURCE, "last_error": {"code": "odd", **last_error}}], "next_cursor": None}
+    with hostile_server(answer(rows)) as server:
+        assert 0 == main(["sources", "--url", server.url])
+    assert capsys.readouterr().out.splitlines()[1].endswith("odd")
+
+
+def test_a_time_without_an_offset_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """Such a time compares with no other, so that the answer is none that this version knows."""
+    job = {**JOB, "state": "queued", "error": None, "started_at": WHEN[:-1]}
+    with hostile_server(answer({"items": [job], "next_cursor": None})) as server:
+        assert 1 == main(["jobs", "--url", server.url])
+    assert "`datetime` with a timezone component" in capsys.readouterr().err
 
 
 def _bomb() -> Iterator[bytes | float]:

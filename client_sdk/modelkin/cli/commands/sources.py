@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import secrets
 import sys
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, get_args
 
@@ -180,7 +181,7 @@ def _row(source: Source) -> tuple[str, ...]:
         source.kind,
         source.space,
         text_or_dash(source.url),
-        count_text(models),
+        count_text(models if isinstance(models, int) else None),
         time_text(source.last_poll_at),
         state_text(status_of(source)),
     )
@@ -189,11 +190,20 @@ def _row(source: Source) -> tuple[str, ...]:
 def status_of(source: Source) -> str:
     """The code of the last error, unless a poll succeeded after it."""
     error, polled = source.last_error, source.last_poll_at
-    if error is not None and (polled is None or polled <= datetime.fromisoformat(error["at"])):
-        return str(error["code"])
+    if error is not None and (polled is None or polled <= _moment(error.get("at"))):
+        return str(error.get("code"))
     if polled is not None:
         return "ok"
     return "events only" if source.url is None else "not polled yet"
+
+
+def _moment(text: object) -> datetime:
+    """The time that an error names; an error without a time with its offset counts as the last."""
+    with suppress(TypeError, ValueError):
+        moment = datetime.fromisoformat(text)  # type: ignore[arg-type]
+        if moment.tzinfo is not None:
+            return moment
+    return datetime.max.replace(tzinfo=UTC)
 
 
 def _poll_seconds(given: int | None) -> int | Unchanged | None:
