@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final, TypeVar
 
 import httpx
@@ -56,6 +57,7 @@ class AsyncConnection:
             headers=config.headers,
             transport=transport or AsyncNetwork(config.tls, config.proxy),
             trust_env=False,  # the transport knows the proxy
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none: they would pile up
         )
 
     async def run(

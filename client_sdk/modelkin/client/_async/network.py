@@ -98,7 +98,6 @@ class _AsyncTimedBackend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        seconds_left(timeout, httpcore.ConnectTimeout)
         return _AsyncTimedStream(
             await self._plain.connect_tcp(host, port, timeout, local_address, socket_options)
         )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final, TypeVar
 
 import httpx
@@ -57,6 +58,7 @@ class Connection:
             headers=config.headers,
             transport=transport or Network(config.tls, config.proxy),
             trust_env=False,  # the transport knows the proxy
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none: they would pile up
         )
 
     def run(self, call: Call[T], report: Progress | None = None, seconds: float | None = None) -> T:

@@ -98,7 +98,6 @@ class _TimedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        seconds_left(timeout, httpcore.ConnectTimeout)
         return _TimedStream(
             self._plain.connect_tcp(host, port, timeout, local_address, socket_options)
         )

@@ -15,8 +15,19 @@ from modelkin.client._transport.deadline import seconds_left
 __all__ = ["AsyncPlainBackend", "PlainBackend"]
 
 
-AsyncPlainBackend = httpcore.AnyIOBackend
-"""Connects under asyncio; the timeout is of all addresses of a host together."""
+class AsyncPlainBackend(httpcore.AnyIOBackend):
+    """Connects under asyncio; the timeout is of all addresses of a host together."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        left = seconds_left(timeout, httpcore.ConnectTimeout)
+        return await super().connect_tcp(host, port, left, local_address, socket_options)
 
 
 class PlainBackend(httpcore.SyncBackend):

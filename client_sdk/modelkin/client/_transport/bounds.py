@@ -70,7 +70,7 @@ class AnswerBody:
         self, request: Request, url: str, status: int, headers: Mapping[str, str], most: int
     ) -> None:
         self._what = f"{request.method} {request.path} at {url}"
-        self._refuse_coding(headers.get("content-encoding", ""))
+        self._refuse_coding(headers.get("content-encoding", ""), status)
         asked = request.headers.get("Accept", JSON)
         self._data = io.BytesIO()
         self._size = 0
@@ -114,9 +114,10 @@ class AnswerBody:
                 f"support give the client max_answer_bytes"
             )
 
-    def _refuse_coding(self, coding: str) -> None:
+    def _refuse_coding(self, coding: str, status: int) -> None:
         if coding.strip().lower() not in _IDENTITY:
             raise ModelkinError(
-                f"the answer to {self._what} is compressed ({coding[:40]!a}), which was not asked "
-                f"for: let the proxy before the service leave answers as they are"
+                f"the answer to {self._what} is compressed ({coding[:40]!a}, status {status}), "
+                f"which was not asked for: let the proxy before the service leave answers as they "
+                f"are"
             )

@@ -12,6 +12,7 @@ import os
 import ssl
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.util import find_spec
 from typing import Any, Final
 from urllib.request import getproxies, proxy_bypass
 
@@ -19,7 +20,7 @@ import httpx
 
 from modelkin._version import __version__
 from modelkin.client._transport.deadline import Deadline
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidParameter, MissingExtra
 
 __all__ = [
     "CALL_SECONDS",
@@ -42,6 +43,7 @@ IDLE_SECONDS: Final = 30.0
 """The seconds of a pause by default; a service computes for 10 s at most."""
 
 
+_MAX_PORT: Final = 65_535
 _OWN_CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 """The variables that ``httpx`` reads its authorities from."""
 
@@ -121,12 +123,30 @@ def authorities(trust_env: bool) -> ssl.SSLContext:
 
 
 def proxy_for(url: httpx.URL) -> httpx.Proxy | None:
-    """The proxy of the environment for an address, if one applies."""
+    """The proxy of the environment for an address, if one applies.
+
+    Raises:
+        InvalidParameter: the variable holds no address of a proxy.
+        MissingExtra: the proxy speaks SOCKS, and the package for it is not installed.
+    """
     known = getproxies()
     address = known.get(url.scheme) or known.get("all")
     if not address or proxy_bypass(url.host) or proxy_bypass(url.netloc.decode("ascii")):
         return None
-    return httpx.Proxy(address if "://" in address else f"http://{address}")
+    try:
+        proxy = httpx.Proxy(address if "://" in address else f"http://{address}")
+    except (httpx.InvalidURL, ValueError):
+        proxy = None
+    if proxy is None or not proxy.url.host or (proxy.url.port or 0) > _MAX_PORT:
+        # The message leaves out the address, which may hold a password.
+        raise InvalidParameter(
+            f"the proxy of the environment for {url.scheme}:// is no address like "
+            f"http://proxy:3128: correct {url.scheme.upper()}_PROXY or ALL_PROXY",
+            field="proxy",
+        )
+    if proxy.url.scheme.startswith("socks") and find_spec("socksio") is None:
+        raise MissingExtra("socksio", "socks", of="httpx")
+    return proxy
 
 
 @cache

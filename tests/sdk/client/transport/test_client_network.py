@@ -12,7 +12,13 @@ import pytest
 
 from modelkin.client import Client
 from modelkin.core.support import Support
-from modelkin.errors import ApiError, ConnectionFailed
+from modelkin.errors import (
+    ApiError,
+    ConnectionFailed,
+    InvalidParameter,
+    MissingExtra,
+    ModelkinError,
+)
 from tests.support.blocking_client import Connect, with_pauses
 
 
@@ -28,7 +34,9 @@ class Recorder(BaseHTTPRequestHandler):
         if len(self.server.seen) <= self.server.drop:
             self.close_connection = True
             return
+        self.server.cookies.append(self.headers.get("cookie"))
         self.send_response(404)
+        self.send_header("set-cookie", f"seen-{len(self.server.seen)}=1")
         self.send_header("content-length", "0")
         self.end_headers()
 
@@ -46,7 +54,7 @@ class Recorder(BaseHTTPRequestHandler):
 def server() -> Iterator[Any]:
     """A server on a port of its own, with what it has seen."""
     http = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
-    http.seen, http.drop = [], 0  # type: ignore[attr-defined]
+    http.seen, http.cookies, http.drop = [], [], 0  # type: ignore[attr-defined]
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield http
@@ -121,6 +129,40 @@ def test_a_proxy_is_asked_for_others(
     with connect("http://kin.test", retries=0) as client, pytest.raises(ApiError, match="404"):
         client.spaces.get("digits")
     assert [("GET", "http://kin.test/v1/spaces/digits", b"")] == server.seen
+
+
+@pytest.mark.parametrize(
+    ("proxy", "kind", "said"),
+    [
+        ("ftp://user:secret@proxy.test", InvalidParameter, "correct HTTP_PROXY"),
+        ("http://[::1", InvalidParameter, "correct HTTP_PROXY"),
+        ("http://proxy.test:99999", InvalidParameter, "correct HTTP_PROXY"),
+        ("http://", InvalidParameter, "correct HTTP_PROXY"),
+        ("socks5://proxy.test", MissingExtra, "pip install 'httpx\\[socks\\]'"),
+    ],
+)
+def test_an_unusable_proxy_is_an_error(
+    proxy: str,
+    kind: type[ModelkinError],
+    said: str,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A variable that names no proxy is refused where the client is made, without its password."""
+    monkeypatch.setattr("modelkin.client._transport.config.find_spec", lambda _: None)
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    with pytest.raises(kind, match=said) as caught:
+        connect("http://kin.test")
+    assert "secret" not in str(caught.value)
+
+
+def test_cookies_are_not_kept(server: Any, dial: Callable[..., Any]) -> None:
+    """A service cannot make a client remember and repeat more with each answer."""
+    with dial(server.server_port) as client:
+        for _ in range(2):
+            with pytest.raises(ApiError):
+                client.spaces.get("digits")
+    assert [None, None] == server.cookies
 
 
 def test_threads_may_share_a_client(server: Any) -> None:

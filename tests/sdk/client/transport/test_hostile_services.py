@@ -71,8 +71,8 @@ def read_support(client: Any) -> object:
 
 def upload(client: Any) -> object:
     """A call with a body that the buffers of a connection do not take."""
-    indices = np.flatnonzero(np.random.default_rng(1).random(1 << 24) < 0.5)
-    return client.put_support("digits", "a", Support.from_indices(indices, 1 << 24))
+    indices = np.flatnonzero(np.random.default_rng(1).random(1 << 22) < 0.5)
+    return client.put_support("digits", "a", Support.from_indices(indices, 1 << 22))
 
 
 def consecutive(k: int) -> bytes:
