@@ -66,7 +66,7 @@ class TransferLimits:
     checkpoint_bytes: int
     timeout: float = 30.0
     slowest: int = 64 << 10
-    prompt: float = 2.0
+    prompt: float = 3.0
     total: float = 4 * 3600.0
     answer_bytes: int = 16 << 20
 
