@@ -47,7 +47,7 @@ _NUM_PERM, _SEED = 256, 1
 
 def layout_digest(layout: Layout) -> str:
     """12 hexadecimal digits: a digest of the tensors' names and shapes in any order."""
-    facts = sorted([tensor.name, list(tensor.shape)] for tensor in layout.tensors)
+    facts = sorted((tensor.name, tensor.shape) for tensor in layout.tensors)
     text = json.dumps(facts, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
 

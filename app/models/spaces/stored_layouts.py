@@ -56,7 +56,8 @@ class StoredLayout:
             InvalidLayout: the layout has too many tensors, or a tensor has too long a name or too
                 many dimensions.
         """
-        return cls._of_tensors(layout.to_json())
+        tensors = layout.tensors
+        return cls._of([t.name for t in tensors], [t.shape for t in tensors], to_json(tensors))
 
     @classmethod
     def of_tensors(cls, tensors: Sequence[Mapping[str, Any]]) -> StoredLayout:
@@ -69,15 +70,17 @@ class StoredLayout:
         total = sum(prod(tensor["shape"]) for tensor in tensors)
         if len(distinct) < len(tensors) or not 1 <= total <= MAX_PARAMETERS:
             return cls.of(Layout.from_json(tensors))  # which raises the error
-        return cls._of_tensors(tensors)
+        names, shapes = [each["name"] for each in tensors], [each["shape"] for each in tensors]
+        return cls._of(names, shapes, to_json(tensors))
 
     @classmethod
-    def _of_tensors(cls, tensors: Sequence[Mapping[str, Any]]) -> StoredLayout:
-        names, shapes = [each["name"] for each in tensors], [each["shape"] for each in tensors]
+    def _of(
+        cls, names: Sequence[str], shapes: Sequence[Sequence[int]], text: bytes
+    ) -> StoredLayout:
         _check_size(names, shapes)
         sizes = [*map(prod, shapes)]
         return cls(
-            tensors=to_json(tensors).decode(),
+            tensors=text.decode(),
             sizes=np.array(sizes, "<u8").tobytes(),
             num_parameters=sum(sizes),
             digest=layout_digest(names, shapes),
