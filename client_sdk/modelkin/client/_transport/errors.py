@@ -182,6 +182,8 @@ def _phrase(status: int) -> str:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, httpx.TimeoutException):
+        return "no connection within the timeout"
     for cause in _chain(error):
         if isinstance(cause, socket.gaierror):
             return "the host name is not known"
@@ -189,8 +191,6 @@ def _reason(error: BaseException) -> str:
             return getattr(cause, "verify_message", "") or cause.strerror or str(cause)
         if isinstance(cause, OSError) and cause.errno:
             return os.strerror(cause.errno).lower()
-    if isinstance(error, httpx.TimeoutException):
-        return "no connection within the timeout"
     # httpcore keeps the system's error only as text: "[Errno 111] Connection refused".
     text = " ".join(str(error).split())
     return text.partition("] ")[2].lower() or text or type(error).__name__

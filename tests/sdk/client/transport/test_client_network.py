@@ -110,6 +110,16 @@ def test_a_server_that_never_answers_is_given_up(dial: Callable[..., Any]) -> No
         client.spaces.get("digits")
 
 
+def test_a_handshake_that_never_ends_is_given_up(connect: Connect) -> None:
+    """A server that speaks no TLS is no service, and the reason is the time that it took."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        connect(f"https://127.0.0.1:{listener.getsockname()[1]}", timeout=0.1, retries=0) as client,
+        pytest.raises(ConnectionFailed, match="no connection within the timeout"),
+    ):
+        client.spaces.get("digits")
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_proxy_is_not_asked_for_this_machine(
     host: str, server: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch

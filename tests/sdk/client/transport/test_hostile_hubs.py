@@ -18,7 +18,7 @@ from tests.support.servers.hostile import Script, chunk, endless, head, hostile_
 DATA = gene()
 SECONDS = 0.4
 KIND = "application/octet-stream"
-PACKED = gzip.compress(bytes(1 << 26))
+PACKED = gzip.compress(bytes(1 << 24))
 
 
 def then(first: bytes, rest: Iterator[bytes | float]) -> Iterator[bytes | float]:

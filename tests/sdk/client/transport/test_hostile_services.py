@@ -121,7 +121,7 @@ ENDLESS: dict[str, Case] = {
         LONG,
     ),
     "heads": (
-        lambda: then(b"HTTP/1.1 200 OK\r\n", endless(b"X-More: and more\r\n" * 100)),
+        lambda: then(b"HTTP/1.1 200 OK\r\n", endless(b"X-More: and more\r\n" * 4_000)),
         ConnectionFailed,
         "got no whole answer",
     ),
@@ -136,7 +136,9 @@ ENDLESS: dict[str, Case] = {
         "got no whole answer",
     ),
     "trailers": (
-        lambda: then(head(CHUNKED), chunk(b"{"), b"0\r\n", endless(b"X-More: and more\r\n" * 100)),
+        lambda: then(
+            head(CHUNKED), chunk(b"{"), b"0\r\n", endless(b"X-More: and more\r\n" * 4_000)
+        ),
         ConnectionFailed,
         "got no whole answer",
     ),
