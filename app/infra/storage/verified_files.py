@@ -3,7 +3,8 @@
 A digest of a support takes longer than reading it, and most supports are read again and again. So a
 process notes the state of each file that it has verified: its inode, its size, and the time of its
 last change. A file that was exchanged, cut or written since is in another state, and is verified
-again.
+again. The time is the inode's, too, which no program can set: a copy in place that keeps the time
+of the content (``rsync --inplace --times``, ``cp -p``) changes it as well.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ T = TypeVar("T")
 
 _PLACES: Final = 1 << 17
 """Files that are noted at most, some 100 bytes each; two that meet in a place take turns."""
-_SETTLED_NS: Final = 1_000_000_000
-"""The age of a change from which on another change has another time, on any file system."""
+_SETTLED_NS: Final = 2_000_000_000
+"""The age of a change from which on another change has another time: FAT counts in two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class VerifiedFiles:
         Raises:
             DamagedBlob: they are not those that the row names.
         """
-        changed = status.st_mtime_ns
+        changed = max(status.st_mtime_ns, status.st_ctime_ns)
         mark = hash((key, status.st_ino, status.st_size, changed))
         place = hash(key) % _PLACES
         verified = self._marks.get(place) == mark
