@@ -39,6 +39,7 @@ from app.infra.storage.object_store import (
     MAX_ATTEMPTS,
     RETRY_S,
     first_line,
+    is_beyond_end,
     is_without_bucket,
 )
 
@@ -180,10 +181,11 @@ class ObjectBlobs:
 
     def holds(self, key: str, data: bytes | bytearray) -> bool:
         try:
-            front = self._known_front(key)
+            if self._known_front(key).sha256 != checksum(data):
+                return False
+            return self.read(key) == memoryview(data)  # what follows the front may be damaged
         except (KeyError, DamagedBlob):
             return False
-        return front.size == len(data) and front.sha256 == checksum(data)
 
     def fetch(self, _keys: Iterable[str], _within: float, /) -> set[str]:
         return set()
@@ -269,7 +271,14 @@ class ObjectBlobs:
 
     def _front(self, key: str) -> tuple[Front, bytes | None]:
         with _lookup(key):
-            found = obstore.get(self._store, key, options={"range": (0, FRONT_BYTES + _HEAD_BYTES)})
+            try:
+                found = obstore.get(
+                    self._store, key, options={"range": (0, FRONT_BYTES + _HEAD_BYTES)}
+                )
+            except BaseError as error:
+                if is_beyond_end(error):
+                    raise DamagedObject("it has 0 bytes") from error
+                raise
         return decode_front(key, memoryview(found.bytes()), total=found.meta["size"])
 
     def _known_front(self, key: str) -> Front:

@@ -17,6 +17,7 @@ __all__ = [
     "RETRY_S",
     "SILENT_S",
     "first_line",
+    "is_beyond_end",
     "is_without_bucket",
     "open_store",
 ]
@@ -29,6 +30,7 @@ SILENT_S: Final = 5.0
 PATIENT_S: Final = 30.0
 """Seconds of a whole request, which may be silent as long if it sends or deletes much."""
 _NO_BUCKET: Final = re.compile("NoSuchBucket|ContainerNotFound")
+_BEYOND_END: Final = re.compile("status code: 416|StartTooLarge")
 
 
 def open_store(url: str, *, patient: bool = False) -> ObjectStore:
@@ -69,6 +71,11 @@ def open_store(url: str, *, patient: bool = False) -> ObjectStore:
 def is_without_bucket(error: Exception) -> bool:
     """Whether a store says that the bucket itself is not there."""
     return _NO_BUCKET.search(str(error)) is not None
+
+
+def is_beyond_end(error: Exception) -> bool:
+    """Whether a store says that an object ends before the range that was asked for."""
+    return _BEYOND_END.search(str(error)) is not None
 
 
 def first_line(error: Exception) -> str:

@@ -11,11 +11,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
+import obstore
 import pytest
 
 from app.blob_stores import open_objects
 from app.infra.errors import Unavailable
 from app.infra.storage import object_blobs, object_store
+from app.infra.storage.blobs import DamagedBlob
 from app.infra.storage.cached_blobs import CachedBlobs
 from app.infra.storage.object_blobs import ObjectBlobs
 from app.infra.storage.object_store import open_store
@@ -84,6 +86,22 @@ def test_a_store_that_is_away_has_lost_nothing(objects: ObjectBlobs, proxy: S3Pr
             objects.store_id()
     proxy.fail("")
     assert objects.holds(key, DATA)
+
+
+@pytest.mark.usefixtures("proxy")
+@pytest.mark.parametrize("damage", [b"", b"MK", bytes(9000)], ids=len)
+def test_a_damaged_object_is_no_outage(s3: S3, damage: bytes) -> None:
+    """Its front is refused as damaged, an empty one too; the store is asked on at once."""
+    store = open_store(s3.bucket())
+    blobs = ObjectBlobs(store, "realm", pause=60.0)
+    damaged, whole = (blobs.put("7", DATA) for _ in range(2))
+    obstore.put(store, damaged, damage)
+    for ask in (blobs.open, blobs.size, blobs.head):
+        with pytest.raises(DamagedBlob):
+            ask(damaged)
+        assert DATA == blobs.open(whole)
+    assert not blobs.holds(damaged, DATA)
+    assert {damaged: b"", whole: b""} == blobs.heads([damaged, whole], 9)
 
 
 def test_a_store_that_failed_is_left_alone_for_a_while(s3: S3, proxy: S3Proxy) -> None:
