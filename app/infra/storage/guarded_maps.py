@@ -7,7 +7,8 @@ own, or within :func:`intact_maps`. A SIGBUS elsewhere ends the process as befor
 has the guard.
 
 The signal comes from the very instruction that reads the page. So the handler may be Python code,
-as in any call of a C function that calls back.
+as in any call of a C function that calls back. If it fails, the instruction faults again, and it is
+called again. ``docs/decisions/0014-guarded-maps.md`` has the alternatives.
 """
 
 from __future__ import annotations
@@ -137,12 +138,14 @@ class _Guard:
     def _mend(self, _signal: int, info: int, _context: int) -> None:
         """Put zeros in the place of lost pages; else leave the signal to the handler before."""
         address = ctypes.c_void_p.from_address(info + _ADDRESS_OFFSET).value or 0
-        regions = [r for r in tuple(self.regions.values()) if r.start <= address < r.end]
+        # A copy, which no collection of garbage changes: it ends maps, and the loop would fail.
+        regions = [r for r in self.regions.copy().values() if r.start <= address < r.end]
         for region in regions:
             region.lost = True
             self.losses += 1
         if not (regions and self._fill(address, min(region.end for region in regions))):
             self._libc.sigaction(signal.SIGBUS, ctypes.byref(self._before), None)
+            signal.raise_signal(signal.SIGBUS)  # for after this handler: no read repeats a sent one
 
     def _fill(self, address: int, end: int) -> bool:
         """Map zeros from the page of an address on: what follows it is lost as well."""

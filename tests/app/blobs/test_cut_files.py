@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import numpy as np
@@ -71,6 +74,53 @@ def test_threads_outlive_cuts(tmp_path: Path) -> None:
             time.sleep(0.001)
         ended.set()
         assert all(each.result() >= 0 for each in reads)
+
+
+IN_A_CHILD: Final = """
+import gc, mmap, os, signal, sys, time
+from app.infra.storage.guarded_maps import GuardedMap
+file = open(sys.argv[1], "r+b")
+own, other = GuardedMap(file.fileno(), 1 << 20), mmap.mmap(file.fileno(), 1 << 20)
+"""
+GARBAGE: Final = """
+class Ring:
+    pass
+gc.set_threshold(1)
+for _ in range(300):
+    file.truncate(1 << 20)
+    maps = [GuardedMap(file.fileno(), 1 << 20) for _ in range(3)]
+    ring = Ring()
+    ring.ring, ring.maps = ring, maps
+    kept = GuardedMap(file.fileno(), 1 << 20)
+    del ring, maps
+    file.truncate(0)
+    assert bytes(64) == bytes(kept.view[:64])
+"""
+FORK: Final = """
+file.truncate(0)
+if not os.fork():
+    os._exit(sum(own.view[:64]))
+assert (0, False) == (os.wait()[1], own.lost)
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        (GARBAGE, 0),
+        (FORK, 0),
+        ("file.truncate(0); other[0]", -signal.SIGBUS),
+        ("os.kill(os.getpid(), signal.SIGBUS); time.sleep(5)", -signal.SIGBUS),
+    ],
+    ids=["garbage", "fork", "another map", "sent"],
+)
+def test_the_handler_mends_its_own_maps_alone(tmp_path: Path, code: str, ends: int) -> None:
+    """Whatever garbage is collected, also in a fork; any other SIGBUS ends the process."""
+    path = tmp_path / "file"
+    path.write_bytes(b"\1" * SIZE)
+    command = [sys.executable, "-c", IN_A_CHILD + code, str(path)]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ends, "", "") == (child.returncode, child.stdout, child.stderr)
 
 
 @contextmanager
