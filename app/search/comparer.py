@@ -42,6 +42,8 @@ __all__ = ["Comparer", "PreparedQuery", "require_layout"]
 
 log = logging.getLogger(__name__)
 
+_HELD_SUPPORTS = 16
+"""Supports that are held until those without a sketch on this machine get theirs."""
 _FETCH_S = 2.0
 """Seconds that an answer waits for supports that are not on this machine yet."""
 _JOB_FETCH_S = 60.0
@@ -147,9 +149,12 @@ class Comparer:
                 continue
             model, theirs = found
             items.append(_exact_neighbor(candidate, ours, theirs, query.by_ranks))
-            overlapped.append((model.id, model.content_id, theirs))
-        if cache_sketches:
-            self._cache_sketches(query, overlapped)
+            if cache_sketches:
+                overlapped.append((model.id, model.content_id, theirs))
+            if len(overlapped) == _HELD_SUPPORTS:
+                self._cache_sketches(query, overlapped)
+                overlapped.clear()
+        self._cache_sketches(query, overlapped)
         if query.by_ranks is None:
             sketched, complete = self._sketch_counts(query, without_overlap, deadline)
             items += self._estimate(query, [*without_overlap, *damaged], sketched)

@@ -5,8 +5,9 @@ into it, and from then on only ever unlinked. Keys are never reused, so nothing 
 Losing the cache loses nothing, so nothing is synced: a file that was last used before this
 machine's last start is compared with its checksum before it is used. A file whose content is not
 its row's is deleted, and fetched again. The time of a file's last access says when it was used:
-that of its last change shows that it is the file that this process has verified. Processes of a
-machine share the folder without a lock.
+that of its last change shows that it is the file that this process has verified. To write the first
+one changes the second, so a file in use is verified again once a minute. Processes of a machine
+share the folder without a lock.
 """
 
 from __future__ import annotations
