@@ -15,6 +15,7 @@ import numpy.typing as npt
 from app.infra.db.database import Reader
 from app.infra.deadlines import NEVER, Deadline
 from app.infra.errors import Unavailable
+from app.infra.storage.guarded_maps import intact_maps
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.repositories.candidates import candidates_by_id
 from app.models.catalog.repositories.tensor_counts import counts_by_id
@@ -62,6 +63,7 @@ class TensorService:
         Raises:
             InvalidParameter: the space has no layout.
             ClientLeft: the client has gone.
+            Unavailable: a support's file was cut meanwhile.
         """
         layout = find_layout(session, space)
         if layout is None:
@@ -71,10 +73,11 @@ class TensorService:
             )
         ids = self._shuffled_ids(session, space)
         shares, counted = _shares(session, space, layout, ids)
-        supports = self._open(session, space, ids)
-        pairs = _pairs(supports)
-        session.release()
-        found, compared = _compare_pairs(supports, pairs, layout, deadline)
+        with intact_maps():
+            supports = self._open(session, space, ids)
+            pairs = _pairs(supports)
+            session.release()
+            found, compared = _compare_pairs(supports, pairs, layout, deadline)
         deadline.require_client()
         return SpaceTensors(
             items=tuple(_summaries(layout, shares, found)),
@@ -104,7 +107,7 @@ class TensorService:
             if len(found) == _MAX_SUPPORTS:
                 break
             try:
-                packed = self._reader.find_packed(space, candidate)
+                packed = self._reader.find_packed(space, candidate, mapped=True)
             except Unavailable as error:  # one damaged file must not fail the whole answer
                 log.error("%s", error)
                 continue

@@ -169,7 +169,7 @@ class CoverageSearch:
         """Apply ``visit`` to each support; return the results, and whether all could be read.
 
         Supports that there is no time for are left out, and no view of the database is held. Only
-        one support is open at a time, because a mapped support holds a file descriptor.
+        one support is open at a time, because each takes its size in memory.
         """
         found, whole = [], True
         target.session.release()

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fastapi import Response
 
+from app.infra.errors import Unavailable
 from app.infra.http.answers import LayoutMemory, list_answer
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
@@ -30,6 +31,7 @@ routes = Routes(
     operation_id="get_tensors",
     summary="Compare sampled models tensor by tensor",
     response_model=SpaceTensorsOut,
+    refuses=(Unavailable,),
     turn="heavy",
 )
 def tensors(
