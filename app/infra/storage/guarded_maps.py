@@ -32,6 +32,8 @@ from app.infra.errors import Unavailable
 __all__ = ["GuardedMap", "intact_maps"]
 
 _SA_SIGINFO: Final = 4
+_SA_NODEFER: Final = 0x40000000
+"""A page that is lost inside the handler is mended, too."""
 _ADDRESS_OFFSET: Final = 16
 """The place of the address in what a handler learns of a signal, on 64-bit Linux."""
 _MAP_FIXED: Final = 16
@@ -73,6 +75,7 @@ class GuardedMap:
         self._mapped = mapped
         self._region = _Region(start, start + pages)
         if (guard := _guard()) is not None:
+            guard.stand()
             guard.regions[id(self._region)] = self._region
             weakref.finalize(mapped, guard.regions.pop, id(self._region))
 
@@ -94,6 +97,8 @@ def intact_maps() -> Iterator[None]:
         Unavailable: a map did, so that zeros may have been counted.
     """
     guard = _guard()
+    if guard is not None:
+        guard.stand()
     before = 0 if guard is None else guard.losses
     yield
     if guard is not None and guard.losses != before:
@@ -129,11 +134,15 @@ class _Guard:
             *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
             ctypes.c_long,
         )
-        self._before = _Action()
         self._handler: Any = _Handler(self._mend)
         address = ctypes.cast(self._handler, ctypes.c_void_p).value
-        action = _Action(handler=address, flags=_SA_SIGINFO)
-        self._libc.sigaction(signal.SIGBUS, ctypes.byref(action), ctypes.byref(self._before))
+        self._action = _Action(handler=address, flags=_SA_SIGINFO | _SA_NODEFER)
+        self._before = _Action()
+        self._libc.sigaction(signal.SIGBUS, None, ctypes.byref(self._before))
+
+    def stand(self) -> None:
+        """Be the handler again: others may have set theirs since, as ``faulthandler`` does."""
+        self._libc.sigaction(signal.SIGBUS, ctypes.byref(self._action), None)
 
     def _mend(self, _signal: int, info: int, _context: int) -> None:
         """Put zeros in the place of lost pages; else leave the signal to the handler before."""

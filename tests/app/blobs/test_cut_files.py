@@ -28,9 +28,20 @@ SIZE = 1 << 20
 M, K, MODELS = 2_000_000, 200_000, 6
 
 
-def test_a_map_outlives_a_cut(tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", ["read_a_cut_map", "read_in_threads"])
+def test_a_map_outlives_a_cut(tmp_path: Path, case: str) -> None:
+    """A process of its own reads what files have lost as zeros, and lives."""
+    code = (
+        "import sys; from pathlib import Path; from tests.app.blobs import test_cut_files as cases"
+    )
+    command = [sys.executable, "-c", f"{code}; cases.{case}(Path(sys.argv[1]))", str(tmp_path)]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (0, "", "") == (child.returncode, child.stdout, child.stderr)
+
+
+def read_a_cut_map(folder: Path) -> None:
     """What its file has lost reads as zeros, the map says so, and a new map has all again."""
-    path = tmp_path / "file"
+    path = folder / "file"
     path.write_bytes(b"\1" * SIZE)
     with path.open("r+b") as file:
         before, other = (GuardedMap(file.fileno(), SIZE) for _ in range(2))
@@ -47,9 +58,9 @@ def test_a_map_outlives_a_cut(tmp_path: Path) -> None:
         assert 2 * SIZE == np.frombuffer(GuardedMap(file.fileno(), SIZE).view, np.uint8).sum()
 
 
-def test_threads_outlive_cuts(tmp_path: Path) -> None:
-    """While they hold the interpreter's lock, and while they do not."""
-    path, ended = tmp_path / "file", threading.Event()
+def read_in_threads(folder: Path) -> None:
+    """Threads outlive cuts while they hold the interpreter's lock, and while they do not."""
+    path, ended = folder / "file", threading.Event()
     path.write_bytes(b"\1" * SIZE)
 
     def read(descriptor: int) -> int:
@@ -96,6 +107,15 @@ for _ in range(300):
     file.truncate(0)
     assert bytes(64) == bytes(kept.view[:64])
 """
+FAULTHANDLER: Final = """
+import faulthandler
+faulthandler.enable()
+later = GuardedMap(file.fileno(), 1 << 20)
+faulthandler.disable()
+latest = GuardedMap(file.fileno(), 1 << 20)
+file.truncate(0)
+assert bytes(192) == bytes(own.view[:64]) + bytes(later.view[:64]) + bytes(latest.view[:64])
+"""
 FORK: Final = """
 file.truncate(0)
 if not os.fork():
@@ -109,10 +129,11 @@ assert (0, False) == (os.wait()[1], own.lost)
     [
         (GARBAGE, 0),
         (FORK, 0),
+        (FAULTHANDLER, 0),
         ("file.truncate(0); other[0]", -signal.SIGBUS),
         ("os.kill(os.getpid(), signal.SIGBUS); time.sleep(5)", -signal.SIGBUS),
     ],
-    ids=["garbage", "fork", "another map", "sent"],
+    ids=["garbage", "fork", "faulthandler", "another map", "sent"],
 )
 def test_the_handler_mends_its_own_maps_alone(tmp_path: Path, code: str, ends: int) -> None:
     """Whatever garbage is collected, also in a fork; any other SIGBUS ends the process."""
