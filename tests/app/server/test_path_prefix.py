@@ -41,7 +41,7 @@ class Proxy(BaseHTTPRequestHandler):
         else:
             found = httpx.Response(404, text="not below the prefix")
         self.send_response(found.status_code)
-        for name, value in found.headers.items():
+        for name, value in found.headers.multi_items():
             if name not in {"content-encoding", "transfer-encoding", "content-length", "date"}:
                 self.send_header(name, value)
         self.send_header("Content-Length", str(len(found.content)))
