@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from modelkin.checkpoints.adapters import Adapter
 from modelkin.checkpoints.average import AveragedLearngene, average_checkpoints
-from modelkin.checkpoints.files import Checkpoint, StoredTensor
+from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.header import CheckpointLimits
 from modelkin.checkpoints.importance import (
     PassObserver,
@@ -26,6 +26,7 @@ from modelkin.checkpoints.importance import (
 )
 from modelkin.checkpoints.learngene import cut_checkpoint
 from modelkin.checkpoints.opening import open_checkpoint
+from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.checkpoints.values import CheckpointSink, CheckpointValues
 
 __all__ = [

@@ -14,9 +14,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.checkpoints.dtypes import FLOATS, decode
-from modelkin.checkpoints.files import Checkpoint, StoredTensor
+from modelkin.checkpoints.dtypes import FLOATS
+from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.header import bad_checkpoint
+from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.adapters import (
     CONFIG_NAME,
     MAX_CONFIG_BYTES,
@@ -52,21 +53,9 @@ class FileFactor:
         height, width = self.shape
         (top, bottom, _), (left, right, _) = rows.indices(height), columns.indices(width)
         if right - left == width:
-            return self._read(top * width, (bottom - top) * width).reshape(-1, width)
-        return np.stack(
-            [self._read(row * width + left, right - left) for row in range(top, bottom)]
-        )
-
-    def _read(self, begin: int, count: int) -> npt.NDArray[Any]:
-        tensor, size = self.tensor, self.tensor.itemsize
-        raw = np.fromfile(
-            tensor.path, np.uint8, count=count * size, offset=tensor.begin + begin * size
-        )
-        if raw.size != count * size:
-            raise bad_checkpoint(
-                tensor.path.name, f"it ends within tensor {quote(tensor.name)}: it is truncated"
-            )
-        return decode(raw, tensor.dtype)
+            return self.tensor.part(top * width, bottom * width).reshape(-1, width)
+        starts = range(top * width, bottom * width, width)
+        return np.stack([self.tensor.part(at + left, at + right) for at in starts])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from modelkin.checkpoints.files import Checkpoint, StoredTensor
+from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.learngene import (
     OnShare,
     Progress,
@@ -21,6 +21,7 @@ from modelkin.checkpoints.learngene import (
     shared_tensors,
     stretches,
 )
+from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.checkpoints.writing import TensorFile, check_writable
 from modelkin.core.quoting import quote
 from modelkin.errors import LearngeneMismatch

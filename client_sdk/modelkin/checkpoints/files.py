@@ -6,7 +6,6 @@ It never keeps a file open, and maps no tensor: mapped pages would count as memo
 from __future__ import annotations
 
 import fnmatch
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from modelkin.checkpoints.dtypes import BITS, FLOATS, UNREADABLE
+from modelkin.checkpoints.dtypes import FLOATS, UNREADABLE
 from modelkin.checkpoints.header import (
     MAX_HEADER_BYTES,
     CheckpointLimits,
@@ -26,11 +25,12 @@ from modelkin.checkpoints.header import (
     header_length,
     read_header,
 )
+from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.foreign_json import decode_json, has_control_character
 from modelkin.core.layout import Layout
 from modelkin.core.quoting import quote
 
-__all__ = ["Checkpoint", "StoredTensor", "checkpoint_of", "matching", "read_index", "read_tensors"]
+__all__ = ["Checkpoint", "checkpoint_of", "matching", "read_index", "read_tensors"]
 
 _SUFFIX: Final = ".safetensors"
 _INDEX_SUFFIX: Final = ".safetensors.index.json"
@@ -46,27 +46,6 @@ class _Index(msgspec.Struct):
     """What is read of an index."""
 
     weight_map: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """A tensor in a file: ``size`` elements from byte ``begin`` on."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    path: Path
-    begin: int
-
-    @property
-    def size(self) -> int:
-        """How many elements the tensor has."""
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        """The bytes of an element; its dtype has whole bytes."""
-        return BITS[self.dtype] // 8
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import numpy as np
 
 from modelkin._whole_files import WholeFile, require_ordinary
 from modelkin.checkpoints.adapters import Adapter, LowRankTensor
-from modelkin.checkpoints.dtypes import decode
-from modelkin.checkpoints.files import Checkpoint, StoredTensor
+from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.header import bad_checkpoint
+from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.adapters import DEFAULT_FRACTION
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout
@@ -51,9 +51,6 @@ __all__ = [
 
 CHUNK_SIZE: Final = 1 << 21
 """Parameters a chunk: 8 MiB of float32, so that the fixed cost of a histogram is small."""
-
-_STRETCH_SIZE = 1 << 18
-"""Parameters read at a time: few enough for the conversions to stay in the cache."""
 
 PassObserver = Callable[[Iterable[Floats]], Iterable[Floats]]
 """Wraps the chunks of a pass, to count them on their way to the selection."""
@@ -222,7 +219,7 @@ def weights_digest(checkpoint: Checkpoint, layout: Layout | None = None) -> str:
         tensors = {spec.name: tensors[spec.name] for spec in layout.tensors}
     digest = WeightsDigest()
     for tensor in tensors.values():
-        digest.add(tensor.name, tensor.shape, _values(tensor))
+        digest.add(tensor.name, tensor.shape, tensor.stretches())
     return digest.result()
 
 
@@ -257,39 +254,17 @@ def _magnitudes(tensor: StoredTensor, base: StoredTensor | None) -> Iterator[Flo
     if isinstance(tensor, LowRankTensor):
         yield from tensor.magnitudes()
         return
-    others = iter(()) if base is None else _values(base)
-    for at, values in enumerate(_values(tensor)):
+    others = iter(()) if base is None else base.stretches()
+    begin = 0
+    for values in tensor.stretches():
         with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are refused below
             changes = values if base is None else values - next(others)
             magnitudes = np.abs(changes).astype(np.float32, copy=False)
         # The bits of finite magnitudes are below those of infinity and NaN.
         if magnitudes.view(np.uint32).max() >= 0x7F800000:
-            raise _not_finite(tensor, at * _STRETCH_SIZE, magnitudes, base)
+            raise _not_finite(tensor, begin, magnitudes, base)
+        begin += magnitudes.size
         yield magnitudes
-
-
-def _values(tensor: StoredTensor) -> Iterator[Any]:
-    """Yield a tensor's values, ``_STRETCH_SIZE`` at a time, in a buffer that is reused."""
-    buffer = np.empty(_STRETCH_SIZE * tensor.itemsize, np.uint8)
-    left = tensor.size * tensor.itemsize
-    with tensor.path.open("rb", buffering=0) as file:
-        file.seek(tensor.begin)
-        while left:
-            stretch = buffer[: min(left, buffer.size)]
-            _read(file, stretch.data, tensor)
-            left -= stretch.size
-            yield decode(stretch, tensor.dtype)
-
-
-def _read(file: Any, into: memoryview, tensor: StoredTensor) -> None:
-    """Fill ``into``; one read of the file may return less."""
-    while into:
-        got = file.readinto(into)
-        if not got:
-            raise bad_checkpoint(
-                tensor.path.name, f"it ends within tensor {quote(tensor.name)}: it is truncated"
-            )
-        into = into[got:]
 
 
 def _not_finite(

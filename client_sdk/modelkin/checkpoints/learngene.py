@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.checkpoints.adapters import Adapter
-from modelkin.checkpoints.files import Checkpoint, StoredTensor
+from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.header import bad_checkpoint
-from modelkin.checkpoints.values import read_part
+from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.checkpoints.writing import TensorFile, check_target
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidParameter
@@ -176,12 +176,12 @@ def stretches(size: int) -> Iterator[tuple[int, int]]:
 
 
 def finite_part(tensor: StoredTensor, begin: int, end: int) -> npt.NDArray[np.floating]:
-    """Elements of a tensor, as :func:`modelkin.checkpoints.values.read_part`.
+    """Elements of a tensor, as :meth:`StoredTensor.part`.
 
     Raises:
         InvalidCheckpoint: one is NaN or infinite, or the file ends early.
     """
-    values: npt.NDArray[np.floating] = read_part(tensor, begin, end)
+    values: npt.NDArray[np.floating] = tensor.part(begin, end)
     if not np.isfinite(values).all():
         raise bad_checkpoint(
             tensor.path.name, f"tensor {quote(tensor.name)} has a value that is NaN or infinite"

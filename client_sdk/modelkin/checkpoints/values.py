@@ -9,19 +9,18 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.checkpoints.dtypes import decode
-from modelkin.checkpoints.files import Checkpoint, StoredTensor
+from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.header import bad_checkpoint
+from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.checkpoints.writing import TensorFile, check_writable
 from modelkin.core.layout import Layout
 from modelkin.core.quoting import quote
 
-__all__ = ["CheckpointSink", "CheckpointValues", "read_part"]
+__all__ = ["CheckpointSink", "CheckpointValues"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -90,31 +89,10 @@ class CheckpointValues:
             tensor, first = checkpoint.tensors[at], self._starts[at]
             end = min(stop, first + tensor.size)
             if end > start:
-                part = read_part(tensor, start - first, end - first)
+                part = tensor.part(start - first, end - first)
                 out[out.size - (stop - start) : out.size - (stop - end)] = part
             start, at = end, at + 1
         return out
-
-
-def read_part(tensor: StoredTensor, begin: int, end: int) -> npt.NDArray[Any]:
-    """Elements of a tensor, in its dtype where numpy has that, else as float32.
-
-    Raises:
-        InvalidCheckpoint: the file ends early.
-        OSError: a file cannot be read.
-    """
-    raw = np.empty((end - begin) * tensor.itemsize, np.uint8)
-    with open(tensor.path, "rb", buffering=0) as file:
-        file.seek(tensor.begin + begin * tensor.itemsize)
-        view = memoryview(raw.data)
-        while view:
-            count = file.readinto(view)
-            if not count:
-                raise bad_checkpoint(
-                    tensor.path.name, f"it ends within tensor {quote(tensor.name)}: get it again"
-                )
-            view = view[count:]
-    return decode(raw, tensor.dtype)
 
 
 class CheckpointSink:

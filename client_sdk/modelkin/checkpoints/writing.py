@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin._whole_files import WholeFile, require_ordinary
-from modelkin.checkpoints.files import StoredTensor
 from modelkin.checkpoints.header import bad_checkpoint
+from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.quoting import quote
 from modelkin.core.safetensors_header import BITS, header_of
 from modelkin.errors import InvalidParameter

@@ -66,7 +66,7 @@ def test_chunks_cross_tensors_and_stretches(
 ) -> None:
     """Neither the size of a chunk nor that of a read shows in the importance."""
     monkeypatch.setattr("modelkin.checkpoints.importance.CHUNK_SIZE", 100)
-    monkeypatch.setattr("modelkin.checkpoints.importance._STRETCH_SIZE", 77)
+    monkeypatch.setattr("modelkin.checkpoints.tensors.STRETCH_SIZE", 77)
     checkpoint = open_checkpoint(save(tmp_path / "m.safetensors", random_tensors()))
     chunks = [chunk.copy() for chunk in importance_chunks(checkpoint)()]
     assert {100} == {chunk.size for chunk in chunks[:-1]}

@@ -1,0 +1,88 @@
+"""A tensor of a checkpoint on disk, and its values, read in stretches or by part.
+
+A file is open only while it is read, and never mapped: mapped pages would count as memory in use.
+Tensors whose values are computed, such as quantised ones, are subclasses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.checkpoints.dtypes import BITS, decode
+from modelkin.checkpoints.header import bad_checkpoint
+from modelkin.core.quoting import quote
+
+__all__ = ["STRETCH_SIZE", "StoredTensor"]
+
+STRETCH_SIZE: Final = 1 << 18
+"""Values read at a time: few enough for the conversions to stay in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A tensor in a file: ``size`` elements from byte ``begin`` on."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    path: Path
+    begin: int
+
+    @property
+    def size(self) -> int:
+        """How many elements the tensor has."""
+        return math.prod(self.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element; its dtype has whole bytes."""
+        return BITS[self.dtype] // 8
+
+    def stretches(self) -> Iterator[npt.NDArray[Any]]:
+        """Yield the values, flat and :data:`STRETCH_SIZE` at a time, in memory that is reused.
+
+        They have the tensor's dtype where numpy has that, else float32.
+
+        Raises:
+            InvalidCheckpoint: the file ends early.
+            OSError: the file cannot be read.
+        """
+        buffer = np.empty(STRETCH_SIZE * self.itemsize, np.uint8)
+        left = self.size * self.itemsize
+        with FileIO(self.path) as file:
+            file.seek(self.begin)
+            while left:
+                stretch = buffer[: min(left, buffer.size)]
+                self._read(file, stretch.data)
+                left -= stretch.size
+                yield decode(stretch, self.dtype)
+
+    def part(self, begin: int, end: int) -> npt.NDArray[Any]:
+        """The values of elements ``begin`` to ``end``, flat, in the dtype of :meth:`stretches`.
+
+        Raises: as :meth:`stretches`.
+        """
+        raw = np.empty((end - begin) * self.itemsize, np.uint8)
+        with FileIO(self.path) as file:
+            file.seek(self.begin + begin * self.itemsize)
+            self._read(file, raw.data)
+        return decode(raw, self.dtype)
+
+    def _read(self, file: FileIO, into: memoryview) -> None:
+        """Fill ``into``; one read of the file may return less."""
+        while into:
+            got = file.readinto(into)
+            if not got:
+                raise bad_checkpoint(
+                    self.path.name,
+                    f"it ends within tensor {quote(self.name)}: it is truncated, get it again",
+                )
+            into = into[got:]
