@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.gaps import Gaps
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray
 from modelkin.errors import InvalidLayout, InvalidParameter, SpaceMismatch
 
@@ -186,6 +187,10 @@ class Layout:
             else:
                 found.append((begin, end))
         return found
+
+    def gaps(self, names: Iterable[str]) -> Gaps:
+        """The parameters of the named tensors, as what comparisons leave out."""
+        return Gaps.of(self.stretches(names))
 
     def translated(self, indices: IndexArray, target: Layout) -> IndexArray:
         """Indices of this layout as those of the same parameters in another order of its tensors.

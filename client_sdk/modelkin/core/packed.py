@@ -15,7 +15,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.codecs import gaps
+from modelkin.core.codecs import gaps as gap_stream
+from modelkin.core.gaps import NO_GAPS, Gaps, clear_words, indices_between, words_between
 from modelkin.core.indices import IndexArray, check_indices, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.octaves import Octaves, require_octaves
@@ -166,8 +167,8 @@ class PackedSupport:
         """The digest of the support, in little memory: computed at each call."""
         m, k = self._num_parameters, self._k
         if self._kind == "list":
-            return gaps.digest(gaps.encode(self._array, m), m, k, self._octaves)
-        return gaps.digest_of_parts(self._symbols(), m, k, self._octaves)
+            return gap_stream.digest(gap_stream.encode(self._array, m), m, k, self._octaves)
+        return gap_stream.digest_of_parts(self._symbols(), m, k, self._octaves)
 
     def _symbols(self) -> Iterator[npt.NDArray[np.uint8]]:
         """The gap stream of a bitmap, part by part: at its density a gap has no low bytes."""
@@ -176,7 +177,7 @@ class PackedSupport:
             words = self.words(begin, begin + _WORDS_A_STEP)
             indices = kernels().set_bits(words, dtype)
             if indices.size:
-                yield gaps.encode_part(indices + dtype.type(before), 0, 0)[0]
+                yield gap_stream.encode_part(indices + dtype.type(before), 0, 0)[0]
                 before = words.size * 64 - int(indices[-1]) - 1
             else:
                 before += words.size * 64
@@ -214,6 +215,10 @@ class PackedSupport:
         words: Words = kernels().bitmap(inside, (end - begin) * 64)
         return words
 
+    def count_in(self, gaps: Gaps) -> int:
+        """How many indices lie in the gaps, of which alone is read."""
+        return sum(_count(self, begin, end) for begin, end in gaps.ranges)
+
     def __repr__(self) -> str:
         return (
             f"<PackedSupport of {self._k:,} of {self._num_parameters:,} parameters, a {self._kind}>"
@@ -245,13 +250,18 @@ def packed_bytes(num_parameters: int, k: int, *, ordered: bool = False) -> int:
     return size * dtype.itemsize + (k if ordered else 0)
 
 
-def packed_shared_count(a: PackedSupport, b: PackedSupport) -> int:
-    """How many indices two packed supports share, exactly.
+def packed_shared_count(a: PackedSupport, b: PackedSupport, gaps: Gaps = NO_GAPS) -> int:
+    """How many indices two packed supports share outside the gaps, exactly.
 
     Raises:
         SpaceMismatch: they are of different numbers of parameters.
     """
     check_same_space(a.num_parameters, b.num_parameters)
+    inside = sum(_shared(a, b, begin, end) for begin, end in gaps.ranges)
+    return _shared_in_all(a, b) - inside
+
+
+def _shared_in_all(a: PackedSupport, b: PackedSupport) -> int:
     if a.kind == "bitmap" and b.kind == "bitmap":
         return int(kernels().and_count(a.array, b.array))
     if a.kind == "list" and b.kind == "list":
@@ -260,15 +270,42 @@ def packed_shared_count(a: PackedSupport, b: PackedSupport) -> int:
     return int(kernels().probe_count(bitmap.array, indices.array))
 
 
+def _count(support: PackedSupport, begin: int, end: int) -> int:
+    """How many indices of a support lie in a range."""
+    if support.kind == "list":
+        return indices_between(support.array, begin, end).size
+    words = words_between(support.array, begin, end)
+    return sum(int(kernels().and_count(each, each)) for each in words)
+
+
+def _shared(a: PackedSupport, b: PackedSupport, begin: int, end: int) -> int:
+    """How many indices in a range two supports share."""
+    if a.kind == "bitmap" and b.kind == "bitmap":
+        ours, theirs = (words_between(each.array, begin, end) for each in (a, b))
+        pairs = zip(ours, theirs, strict=True)
+        return sum(int(kernels().and_count(one, other)) for one, other in pairs)
+    bitmap, indices = (a, b) if a.kind == "bitmap" else (b, a)
+    inside = indices_between(indices.array, begin, end)
+    if not inside.size:
+        return 0
+    if bitmap.kind == "bitmap":
+        return int(kernels().probe_count(bitmap.array, inside))
+    others = indices_between(bitmap.array, begin, end)
+    return int(kernels().intersect_count(others, inside)) if others.size else 0
+
+
 def matrix(
-    supports: Sequence[PackedSupport], report: Callable[[int, int], None] | None = None
+    supports: Sequence[PackedSupport],
+    report: Callable[[int, int], None] | None = None,
+    gaps: Gaps = NO_GAPS,
 ) -> npt.NDArray[np.float64]:
-    """The similarity of all pairs, exact.
+    """The similarity of all pairs outside the gaps, exact.
 
     Args:
         supports: n of them, of one M, at least one.
         report: called with the done part and the whole of the work, several times a second; what
             it raises ends the computation.
+        gaps: what is left out; a support that has nothing else shares nothing with others.
 
     Returns:
         Shape ``(n, n)``, symmetric, 1 on the diagonal, in the order given.
@@ -281,12 +318,15 @@ def matrix(
         raise InvalidParameter("a matrix needs at least one support", field="supports")
     for support in supports:
         check_same_space(supports[0].num_parameters, support.num_parameters)
-    sizes = np.array([support.k for support in supports], np.int64)
+    ks = np.array([support.k for support in supports], np.int64)
+    sizes = ks - np.array([support.count_in(gaps) for support in supports], np.int64)
     # Lists that are long for their space are counted faster as bitmaps, 64 indices at a time.
-    dense = supports[0].num_parameters <= 2048 * int(sizes.min())
+    dense = supports[0].num_parameters <= 2048 * int(ks.min())
     count = _count_tiles if dense else _count_pairs
-    shared = count(supports, report or _no_report)
-    return 2.0 * shared / (sizes[:, None] + sizes)
+    shared = count(supports, report or _no_report, gaps)
+    found: npt.NDArray[np.float64] = 2.0 * shared / np.maximum(1, sizes[:, None] + sizes)
+    np.fill_diagonal(found, 1.0)
+    return found
 
 
 def _no_report(_done: int, _total: int) -> None:
@@ -294,22 +334,22 @@ def _no_report(_done: int, _total: int) -> None:
 
 
 def _count_pairs(
-    supports: Sequence[PackedSupport], report: Callable[[int, int], None]
+    supports: Sequence[PackedSupport], report: Callable[[int, int], None], gaps: Gaps
 ) -> npt.NDArray[np.int64]:
-    shared = np.diag([support.k for support in supports]).astype(np.int64)
     n = len(supports)
+    shared = np.zeros((n, n), np.int64)
     step = max(1, _INDICES_A_STEP // max(support.k for support in supports))
     for i, a in enumerate(supports):
         for j in range(i):
             if j and j % step == 0:
                 report(i * (i - 1) // 2 + j, n * (n - 1) // 2)
-            shared[i, j] = shared[j, i] = packed_shared_count(a, supports[j])
+            shared[i, j] = shared[j, i] = packed_shared_count(a, supports[j], gaps)
         report((i + 1) * i // 2, n * (n - 1) // 2)
     return shared
 
 
 def _count_tiles(
-    supports: Sequence[PackedSupport], report: Callable[[int, int], None]
+    supports: Sequence[PackedSupport], report: Callable[[int, int], None], gaps: Gaps
 ) -> npt.NDArray[np.int64]:
     """Read every bitmap once, a slice of all of them at a time, and count it tile by tile."""
     n, size = len(supports), -(-supports[0].num_parameters // 64)
@@ -317,6 +357,7 @@ def _count_tiles(
     shared = np.zeros((n, n), np.int64)
     for begin in range(0, size, step):
         rows = np.stack([support.words(begin, min(size, begin + step)) for support in supports])
+        clear_words(rows, begin, gaps)
         for i in range(0, n, TILE_SIZE):
             for j in range(0, i + 1, TILE_SIZE):
                 shared[i : i + TILE_SIZE, j : j + TILE_SIZE] += kernels().and_count_table(

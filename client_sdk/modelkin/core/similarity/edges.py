@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.gaps import NO_GAPS, Gaps, clear_words
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport, packed_shared_count
 from modelkin.core.similarity.distances import Distances, blocks
@@ -105,31 +106,35 @@ def pairs_from(
 
 
 def exact_similarity(
-    supports: Mapping[int, PackedSupport], ends: Rows, stop: Stop | None = None
+    supports: Mapping[int, PackedSupport],
+    ends: Rows,
+    stop: Stop | None = None,
+    gaps: Gaps = NO_GAPS,
 ) -> Floats:
-    """S of pairs of supports of one space, exactly.
+    """S of pairs of supports of one space outside the gaps, exactly.
 
     Args:
         supports: the supports by row, one for each row in ``ends``, all of one M.
         ends: shape ``(e, 2)``, ascending.
         stop: asked now and then; once it is true, the first pairs alone are compared.
+        gaps: what is left out.
 
     Returns:
         Shape ``(e,)``, or of those that were compared.
     """
     rows = np.flatnonzero(np.bincount(ends.ravel()))  # `unique` would hold the interpreter's lock
     involved = [supports[row] for row in rows.tolist()]
-    sizes = np.array([support.k for support in involved], np.int64)
+    sizes = np.array([support.k - support.count_in(gaps) for support in involved], np.int64)
     a, b = np.searchsorted(rows, ends).T
     size = sum(support.array.nbytes for support in involved)
     if size <= _MAX_STACKED_BYTES and all(support.kind == "bitmap" for support in involved):
-        shared = _count_stacked(involved, a, b, stop or _never)
+        shared = _count_stacked(involved, a, b, stop or _never, gaps)
     else:
         pairs = zip(a.tolist(), b.tolist(), strict=True)
-        counts = (packed_shared_count(involved[i], involved[j]) for i, j in pairs)
+        counts = (packed_shared_count(involved[i], involved[j], gaps) for i, j in pairs)
         shared = np.fromiter(_until(stop or _never, counts), np.int64)
     done = shared.size
-    similarity: Floats = 2.0 * shared / (sizes[a[:done]] + sizes[b[:done]])
+    similarity: Floats = 2.0 * shared / np.maximum(1, sizes[a[:done]] + sizes[b[:done]])
     return similarity
 
 
@@ -145,12 +150,13 @@ def _until(stop: Stop, items: Iterable[int]) -> Iterator[int]:
             return
 
 
-def _count_stacked(supports: list[PackedSupport], a: Rows, b: Rows, stop: Stop) -> Rows:
+def _count_stacked(supports: list[PackedSupport], a: Rows, b: Rows, stop: Stop, gaps: Gaps) -> Rows:
     """Count the shared indices of each pair, all pairs with the same first end at a time."""
     shared = np.empty(a.size, np.int64)
     if not supports:
         return shared
     words = np.stack([support.array for support in supports])
+    clear_words(words, 0, gaps)
     begins = np.flatnonzero(np.diff(a, prepend=-1))
     for begin, end in zip(begins, [*begins[1:], a.size], strict=True):
         if stop():

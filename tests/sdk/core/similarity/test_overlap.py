@@ -175,7 +175,7 @@ def test_different_spaces_are_never_compared() -> None:
         with pytest.raises(SpaceMismatch, match="of 5 and 6 parameters"):
             compare(a, b)
     with pytest.raises(SpaceMismatch):
-        packed.packed_shared_count(*forms)
+        packed.packed_shared_count(forms[0], forms[1])
     with pytest.raises(SpaceMismatch):
         packed.matrix(forms)
     with pytest.raises(SpaceMismatch, match="layout has 6 parameters"):

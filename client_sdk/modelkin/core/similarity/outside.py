@@ -1,0 +1,94 @@
+"""The overlap of two supports outside gaps: over the parameters that are compared.
+
+Only the gaps are read besides the two supports as a whole, so that without gaps a comparison takes
+no longer. A bitmap is never unpacked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.gaps import Gaps
+from modelkin.core.layout import Layout
+from modelkin.core.packed import PackedSupport, packed_shared_count
+from modelkin.core.similarity.chance import expected_similarities, kappa, tensor_sizes
+from modelkin.core.support import Support
+
+__all__ = ["OverlapOutside", "counts_inside", "counts_outside", "overlap_outside"]
+
+AnySupport = Support | PackedSupport
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class OverlapOutside:
+    """The overlap of two supports outside some gaps.
+
+    Attributes:
+        shared: how many indices both have there.
+        a: how many the first has there.
+        b: how many the second has there.
+        expected: S by chance in each tensor; None without a layout, or where neither has an index.
+    """
+
+    shared: int
+    a: int
+    b: int
+    expected: float | None = None
+
+    @property
+    def similarity(self) -> float:
+        """``2 * shared / (a + b)``; 0 where neither has an index outside the gaps."""
+        return 2 * self.shared / (self.a + self.b) if self.a + self.b else 0.0
+
+    @property
+    def kappa(self) -> float | None:
+        """The similarity beyond chance; None where chance is not known, or gives S = 1."""
+        return None if self.expected is None else kappa(self.similarity, self.expected)
+
+
+def overlap_outside(
+    a: AnySupport, b: AnySupport, gaps: Gaps, layout: Layout | None = None
+) -> OverlapOutside:
+    """Compare two supports outside the gaps.
+
+    Args:
+        a: a support.
+        b: another one.
+        gaps: what is left out: the union of what either lacks, and of the space's constants.
+        layout: the tensors in which chance is measured.
+
+    Raises:
+        SpaceMismatch: they are of different numbers of parameters.
+    """
+    one, other = _packed(a), _packed(b)
+    shared = packed_shared_count(one, other, gaps)
+    left = one.k - one.count_in(gaps), other.k - other.count_in(gaps)
+    if layout is None or not sum(left):
+        return OverlapOutside(shared, *left)
+    ours, theirs = (counts_outside(each, gaps, layout) for each in (one, other))
+    sizes = tensor_sizes(layout) - gaps.sizes_in_tensors(layout.ends)
+    expected = expected_similarities(ours, theirs[None], sizes)
+    return OverlapOutside(shared, *left, float(expected[0]))
+
+
+def counts_outside(support: AnySupport, gaps: Gaps, layout: Layout) -> Integers:
+    """How many indices of a support lie outside the gaps, by tensor: shape ``(tensors,)``."""
+    everything = Gaps(((0, layout.num_parameters),))
+    return counts_inside(support, everything, layout) - counts_inside(support, gaps, layout)
+
+
+def counts_inside(support: AnySupport, gaps: Gaps, layout: Layout) -> Integers:
+    """How many indices of a support lie in the gaps, by tensor: shape ``(tensors,)``."""
+    packed, counts = _packed(support), np.zeros(len(layout.tensors), np.int64)
+    pieces, tensors = gaps.in_tensors(layout.ends)
+    for piece, tensor in zip(pieces.tolist(), tensors.tolist(), strict=True):
+        counts[tensor] += packed.count_in(Gaps((tuple(piece),)))
+    return counts
+
+
+def _packed(support: AnySupport) -> PackedSupport:
+    return PackedSupport.pack(support) if isinstance(support, Support) else support
