@@ -14,7 +14,7 @@ import numpy.typing as npt
 from modelkin.checkpoints.adapters import Adapter
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.header import bad_checkpoint
-from modelkin.checkpoints.tensors import StoredTensor
+from modelkin.checkpoints.tensors import ComputedTensor, StoredTensor
 from modelkin.checkpoints.writing import TensorFile, check_target
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidParameter
@@ -76,7 +76,8 @@ def cut_checkpoint(
     Raises:
         InvalidParameter: the choice leaves nothing or a part of a layer, or needs an order;
             ``path`` is not an ordinary file, or the checkpoint itself.
-        InvalidCheckpoint: the checkpoint is an adapter, damaged, or has a value that is not finite.
+        InvalidCheckpoint: the checkpoint is an adapter, quantised, damaged, or has a value that is
+            not finite.
         OSError: a file cannot be read or written.
     """
     choice = LayerChoice(depth, share, tensors, exclude, order)
@@ -138,7 +139,7 @@ def shared_tensors(checkpoint: Checkpoint, *, buffers: bool) -> dict[str, Stored
     """The tensors of a checkpoint that a learngene may have, in natural order of their names.
 
     Raises:
-        InvalidCheckpoint: the checkpoint is an adapter.
+        InvalidCheckpoint: the checkpoint is an adapter, or quantised.
     """
     if isinstance(checkpoint, Adapter):
         raise bad_checkpoint(
@@ -146,6 +147,13 @@ def shared_tensors(checkpoint: Checkpoint, *, buffers: bool) -> dict[str, Stored
             "it is an adapter, and neither a part nor a mean of its factors is one of what it "
             "does: merge it into its base first",
         )
+    for tensor in checkpoint.tensors:
+        if isinstance(tensor, ComputedTensor):
+            raise bad_checkpoint(
+                tensor.path.name,
+                f"tensor {quote(tensor.name)} is {tensor.dtype}, too coarse for a learngene or an "
+                f"average: give the checkpoint before quantisation",
+            )
     found = {tensor.name: tensor for tensor in checkpoint.tensors}
     if not buffers:
         found = {n: t for n, t in found.items() if n.rpartition(".")[2] not in _STATISTICS}

@@ -20,7 +20,9 @@ from modelkin.checkpoints.dtypes import BITS, decode
 from modelkin.checkpoints.header import bad_checkpoint
 from modelkin.core.quoting import quote
 
-__all__ = ["STRETCH_SIZE", "StoredTensor"]
+__all__ = ["STRETCH_SIZE", "Bytes", "ComputedTensor", "StoredTensor"]
+
+Bytes = npt.NDArray[np.uint8]
 
 STRETCH_SIZE: Final = 1 << 18
 """Values read at a time: few enough for the conversions to stay in the cache."""
@@ -70,11 +72,37 @@ class StoredTensor:
 
         Raises: as :meth:`stretches`.
         """
-        raw = np.empty((end - begin) * self.itemsize, np.uint8)
+        return decode(self.raw(begin, end), self.dtype)
+
+    def raw(self, begin: int, end: int) -> Bytes:
+        """The bytes of elements ``begin`` to ``end``; raises as :meth:`stretches`."""
+        width = end - begin
+        return self.rectangle(width, slice(0, 1), slice(0, width), begin).reshape(-1)
+
+    def rectangle(self, width: int, rows: slice, columns: slice, first: int = 0) -> Bytes:
+        """The bytes of a rectangle of a matrix.
+
+        Args:
+            width: the columns of the matrix.
+            rows: with both ends.
+            columns: likewise.
+            first: the element with which the matrix begins.
+
+        Returns:
+            Shape ``(rows, bytes of the columns)``.
+
+        Raises: as :meth:`stretches`.
+        """
+        height, length = rows.stop - rows.start, (columns.stop - columns.start) * self.itemsize
+        raw = np.empty((height, length), np.uint8)
+        pieces = raw.reshape(1, -1) if length == width * self.itemsize else raw
+        at = self.begin + (first + rows.start * width + columns.start) * self.itemsize
         with FileIO(self.path) as file:
-            file.seek(self.begin + begin * self.itemsize)
-            self._read(file, raw.data)
-        return decode(raw, self.dtype)
+            for piece in pieces:
+                file.seek(at)
+                self._read(file, piece.data)
+                at += width * self.itemsize
+        return raw
 
     def _read(self, file: FileIO, into: memoryview) -> None:
         """Fill ``into``; one read of the file may return less."""
@@ -86,3 +114,27 @@ class StoredTensor:
                     f"it ends within tensor {quote(self.name)}: it is truncated, get it again",
                 )
             into = into[got:]
+
+
+@dataclass(frozen=True, slots=True)
+class ComputedTensor(StoredTensor):
+    """A tensor whose values are computed from others; its dtype names how. They are float32."""
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element as it is read; those in the file are fewer."""
+        return BITS["F32"] // 8
+
+    @property
+    def step(self) -> int:
+        """Values computed at a time, a multiple of :data:`STRETCH_SIZE`."""
+        return STRETCH_SIZE
+
+    def stretches(self) -> Iterator[npt.NDArray[Any]]:
+        for begin in range(0, self.size, self.step):
+            values = self.part(begin, min(begin + self.step, self.size))
+            for at in range(0, values.size, STRETCH_SIZE):
+                yield values[at : at + STRETCH_SIZE]
+
+    def part(self, begin: int, end: int) -> npt.NDArray[Any]:
+        raise NotImplementedError
