@@ -308,9 +308,17 @@ def _result(
         candidates=candidates,
         degraded=not whole,
         truncated=request.deadline.passed(),
-        note=request.query.space.note,
+        note=_note(request.query),
         measure=request.measure,
     )
+
+
+def _note(query: PreparedQuery) -> str | None:
+    """The caveats of the space, and of the difference of a stored model that it asks about."""
+    space, model = query.space, query.subject.model
+    differs = model is not None and space.importance.kind == "delta"
+    notes = (space.note, model.difference_note if differs and model is not None else None)
+    return "; ".join(filter(None, notes)) or None
 
 
 def _rank(item: Neighbor) -> tuple[float, str]:

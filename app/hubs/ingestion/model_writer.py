@@ -20,6 +20,7 @@ from app.hubs.ingestion.descriptions import (
     tags_of,
 )
 from app.hubs.ingestion.results import IngestResult, PreparedModel
+from app.hubs.ingestion.selector import Selection
 from app.hubs.ingestion.stored_models import Held, StoredModel, find_held, hub_of, require_free
 from app.hubs.records import ImportanceName, Place
 from app.hubs.repositories import source_models
@@ -45,7 +46,7 @@ class IngestWriter:
         self,
         made: IngestResult,
         prepared: Sequence[PreparedModel],
-        reason: str | None,
+        selection: Selection,
         notes: Sequence[str],
         session: Writer,
     ) -> Mapping[str, Any]:
@@ -54,7 +55,7 @@ class IngestWriter:
         Args:
             made: the findings about the model.
             prepared: the supports of the model.
-            reason: the reason why there is no difference among them; None if there is one.
+            selection: how they were selected, or why there is no difference among them.
             notes: notes for people.
             session: the transaction that ends the job.
 
@@ -66,7 +67,7 @@ class IngestWriter:
             put = Put(made.name, part.content)
             session.after_rollback(partial(self._models.discard, put))
         left = self._begin(session, made, {p.importance: p.placed.space for p in prepared})
-        difference_facts = _difference_facts(made, prepared, reason)
+        difference_facts = _difference_facts(made, prepared, selection)
         stored = [self._store(session, made, part, difference_facts, notes) for part in prepared]
         first, result = prepared[0], stored[0]
         if first.importance == "weight" and result.status == "created":
@@ -298,9 +299,9 @@ def _superseded_error(name: str) -> Unavailable:
 
 
 def _difference_facts(
-    made: IngestResult, prepared: Sequence[PreparedModel], reason: str | None
+    made: IngestResult, prepared: Sequence[PreparedModel], selection: Selection
 ) -> dict[str, Any]:
-    """Describe the difference: its space, base and size, or why there is none."""
+    """Describe the difference: its space, base, size and caveat, or why there is none."""
     for part in prepared:
         if part.importance == "delta":
             base = made.base.revision
@@ -308,8 +309,9 @@ def _difference_facts(
                 "space": part.placed.space.name,
                 "base": made.base.name if base is None or made.adapter else revision_label(base),
                 "support_size": part.content.support.k,
+                **({} if selection.rounding is None else {"note": selection.rounding}),
             }
-    return {"reason": reason}
+    return {"reason": selection.reason}
 
 
 def _lock(session: Writer, involved: Iterable[SpaceRecord]) -> None:

@@ -17,7 +17,7 @@ from modelkin.core.support import Support
 
 __all__ = ["IngestResult", "PreparedModel", "SelectedModel"]
 
-_VERSION = "2"
+_VERSION = "3"
 """The version of the selection: it changes when the same input would give another support."""
 
 

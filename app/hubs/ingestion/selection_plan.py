@@ -118,4 +118,5 @@ def select(
         if base is None or about.revision is None:
             raise
         name = revision_label(about.revision)
-        raise InvalidImportance(f"no weight differs from its base {name}") from None
+        more = "" if model.dtypes.keys() == base.dtypes.keys() else " by more than rounding"
+        raise InvalidImportance(f"no weight differs from its base {name}{more}") from None

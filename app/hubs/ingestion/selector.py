@@ -18,7 +18,7 @@ from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget, in_ord
 from app.hubs.ingestion.stored_models import require_free
 from app.hubs.records import ImportanceName
 from app.infra.db.database import Database, Reader
-from modelkin.checkpoints import Adapter, Checkpoint, weights_digest
+from modelkin.checkpoints import Adapter, Checkpoint, rounding_note, weights_digest
 from modelkin.core.adapters import DEFAULT_FRACTION as ADAPTER_FRACTION
 from modelkin.core.importance import MAX_BASE_LENGTH, MAX_NOTE_LENGTH, Importance
 from modelkin.core.layout import Layout
@@ -42,10 +42,12 @@ class Selection:
         models: the support of the weights, that of the difference from the base, or both in this
             order.
         reason: the reason why there is no difference from a base; None if there is one.
+        rounding: a note for a difference that is mostly rounding; None for others.
     """
 
     models: tuple[SelectedModel, ...]
     reason: str | None
+    rounding: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,9 @@ class SupportSelector:
                     break  # another job has made it: its layout, its order and its K count
                 models.append(SelectedModel(_importance_name(part), placed, support))
             else:
-                return Selection(tuple(models), reason)
+                differs = base is not None and any(one.importance == "delta" for one in models)
+                rounding = rounding_note(checkpoint, base) if base is not None and differs else None
+                return Selection(tuple(models), reason, rounding)
 
     def _plan(
         self, checkpoint: Checkpoint, base: Checkpoint | None, made: IngestResult, count: Counting

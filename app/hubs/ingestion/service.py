@@ -186,9 +186,10 @@ class IngestionService:
                 made, base = _with_base(fetching, made, checkpoint)
             selection = self._selector.select(checkpoint, base, made, progress)
         progress(0, 0, "storing")
-        notes = [*_notes(made, selection.reason, checkpoint), *checkpoint.notes]
+        rounding = [] if selection.rounding is None else [selection.rounding]
+        notes = [*_notes(made, selection.reason, checkpoint), *checkpoint.notes, *rounding]
         prepared = self._prepare(made, selection)
-        return partial(self._writer.store, made, prepared, selection.reason, notes)
+        return partial(self._writer.store, made, prepared, selection, notes)
 
     def _prepare(self, made: IngestResult, selection: Selection) -> list[PreparedModel]:
         """Return the supports, ready to be stored, or none."""

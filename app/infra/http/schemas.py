@@ -33,7 +33,7 @@ Kappa = Annotated[
 ]
 Note = Annotated[
     str | None,
-    Field(description="a caveat; null where the space states the importance of its supports"),
+    Field(description="a caveat, such as an importance that the space does not state; else null"),
 ]
 
 

@@ -83,6 +83,14 @@ class ModelRecord:
         return parsed
 
     @property
+    def difference_note(self) -> str | None:
+        """The caveat that a sync found about the model's difference from its base; else None."""
+        hub = self.attributes.get("hub")
+        difference = hub.get("delta") if isinstance(hub, dict) else None
+        note = difference.get("note") if isinstance(difference, dict) else None
+        return note if isinstance(note, str) else None  # anybody may write attributes
+
+    @property
     def shown_kind(self) -> ShownKind:
         """The kind of the model as its clients see it."""
         return "subspace" if self.kind == "signature" and self.digest is not None else self.kind

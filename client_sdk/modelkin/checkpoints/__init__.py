@@ -26,6 +26,7 @@ from modelkin.checkpoints.importance import (
 )
 from modelkin.checkpoints.learngene import cut_checkpoint
 from modelkin.checkpoints.opening import open_checkpoint
+from modelkin.checkpoints.rounding import rounding_note
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.checkpoints.values import CheckpointSink, CheckpointValues
 
@@ -44,6 +45,7 @@ __all__ = [
     "default_rule",
     "importance_chunks",
     "open_checkpoint",
+    "rounding_note",
     "select_from_checkpoint",
     "weights_digest",
     "write_support",

@@ -19,6 +19,7 @@ from modelkin._whole_files import WholeFile, require_ordinary
 from modelkin.checkpoints.adapters import Adapter, LowRankTensor
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.header import bad_checkpoint
+from modelkin.checkpoints.rounding import changes
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.adapters import DEFAULT_FRACTION
 from modelkin.core.importance import Importance, Origin
@@ -79,6 +80,8 @@ def importance_chunks(checkpoint: Checkpoint, base: Checkpoint | None = None) ->
     """Passes over |w|, or over |w - base| with a base, in layout order.
 
     Differences are taken in float32, or in float64 if one side is F64, and rounded to float32.
+    Where a tensor is stored more coarsely than in the base, a difference is the least that gives
+    its value: rounding by at most half a step of its dtype counts as 0.
 
     Args:
         checkpoint: the model, or an adapter, whose importance is |BA| with a base and without one.
@@ -258,8 +261,8 @@ def _magnitudes(tensor: StoredTensor, base: StoredTensor | None) -> Iterator[Flo
     begin = 0
     for values in tensor.stretches():
         with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are refused below
-            changes = values if base is None else values - next(others)
-            magnitudes = np.abs(changes).astype(np.float32, copy=False)
+            found = np.abs(values) if base is None else changes(values, next(others), tensor, base)
+            magnitudes = found.astype(np.float32, copy=False)
         # The bits of finite magnitudes are below those of infinity and NaN.
         if magnitudes.view(np.uint32).max() >= 0x7F800000:
             raise _not_finite(tensor, begin, magnitudes, base)

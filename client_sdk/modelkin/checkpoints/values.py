@@ -28,6 +28,8 @@ Floats = npt.NDArray[np.float32]
 class CheckpointValues:
     """A checkpoint's values, or their differences to a base, as float32.
 
+    Differences include rounding: an average of them is added to the base again.
+
     Args:
         checkpoint: the model.
         layout: the order of the parameters; None for the checkpoint's own.

@@ -147,15 +147,12 @@ class Plan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The checkpoint's own notes, and one if differences include rounding."""
+        """The checkpoint's own notes, and one if differences are mostly rounding."""
         mine, base = self.checkpoint, self.base
-        if base is None or isinstance(mine, Adapter) or base.dtypes.keys() == mine.dtypes.keys():
+        if base is None or isinstance(mine, Adapter):
             return mine.notes
-        rounding = (
-            f"the base is {', '.join(base.dtypes)}, the checkpoint {', '.join(mine.dtypes)}: "
-            f"differences include rounding"
-        )
-        return (*mine.notes, rounding)
+        rounding = checkpoints.rounding_note(mine, base)
+        return mine.notes if rounding is None else (*mine.notes, rounding)
 
 
 def plan_of(

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 
 from modelkin.core.layout import Layout
+from modelkin.core.rounding import FLOAT_FORMATS, FloatFormat, is_rounded
 from modelkin.core.weights import WeightsDigest
 from modelkin.errors import InvalidLayout, InvalidParameter
 from modelkin.torch.layout import parameters_of
@@ -24,10 +26,24 @@ from modelkin.torch.vector import (
     wide_dtype,
 )
 
-__all__ = ["delta_importance", "weight_importance", "weights_digest"]
+__all__ = ["delta_importance", "least_changes", "weight_importance", "weights_digest"]
 
 STRETCH_SIZE = 1 << 22
 """The number of weights copied to this machine and hashed at a time: 16 MiB of float32."""
+
+_FORMATS: Final = {
+    torch.float64: FLOAT_FORMATS["F64"],
+    torch.float32: FLOAT_FORMATS["F32"],
+    torch.float16: FLOAT_FORMATS["F16"],
+    torch.bfloat16: FLOAT_FORMATS["BF16"],
+    torch.float8_e4m3fn: FLOAT_FORMATS["F8_E4M3"],
+    torch.float8_e5m2: FLOAT_FORMATS["F8_E5M2"],
+    torch.float8_e4m3fnuz: FLOAT_FORMATS["F8_E4M3FNUZ"],
+    torch.float8_e5m2fnuz: FLOAT_FORMATS["F8_E5M2FNUZ"],
+}
+
+_EXPONENT: Final = 0x7F800000
+"""The bits of a float32's exponent."""
 
 
 def weight_importance(model: nn.Module, *, exclude: Iterable[str] = ()) -> Tensor:
@@ -59,6 +75,9 @@ def delta_importance(
 ) -> Tensor:
     """``|w - w_base|`` of every parameter, the magnitude of the task vector; 0 if not trained.
 
+    Where a parameter is of less precision than in the base, it is the least difference that gives
+    the parameter's value: rounding by at most half a step of its dtype counts as 0.
+
     The digest of the base's weights is computed beside it, so that a space can distinguish deltas
     from different bases.
 
@@ -86,8 +105,7 @@ def delta_importance(
     _check_same_layout(parameters, before)
 
     def difference(name: str) -> Tensor:
-        after, dtype = parameters[name], wide_dtype(parameters[name], before[name])
-        return before[name].to(device=after.device, dtype=dtype).sub(after.to(dtype)).abs_()
+        return least_changes(parameters[name], before[name].to(parameters[name].device))
 
     digest = _digest({name: before[name] for name in parameters})
     return in_layout_order(
@@ -136,6 +154,30 @@ def weights_digest(weights: nn.Module | Mapping[str, Tensor], layout: Layout | N
                 field="weights",
             )
     return _digest(found)
+
+
+@torch.no_grad()
+def least_changes(after: Tensor, before: Tensor) -> Tensor:
+    """The least ``|d|`` for which ``before + d`` is stored as ``after``, in the wider dtype.
+
+    The numbers are those of :func:`modelkin.core.rounding.least_changes`, bit for bit.
+    """
+    dtype = wide_dtype(after, before)
+    changes = before.to(dtype).sub(after.to(dtype)).abs_()
+    stored, of_base = _FORMATS.get(after.dtype), _FORMATS.get(before.dtype)
+    if stored is None or of_base is None or not is_rounded(of_base, stored):
+        return changes
+    magnitudes = after.to(torch.float32).abs()
+    bits = magnitudes.view(torch.int32)
+    powers = ((bits - (before.to(dtype).abs() < magnitudes).int()) & _EXPONENT).view(torch.float32)
+    steps = _steps(powers, stored)
+    steps[_steps(powers, of_base) >= steps] = 0
+    return changes.to(torch.float32).sub_(steps.mul_(0.5)).clamp_(min=0)
+
+
+def _steps(powers: Tensor, form: FloatFormat) -> Tensor:
+    """The distance of a format's values beside each power of two."""
+    return powers.clamp(min=2.0 ** max(form.least, -126)).mul_(2.0**-form.mantissa)
 
 
 @torch.no_grad()

@@ -95,7 +95,8 @@ class Neighbors(Ranking[Neighbor]):
             more of those beyond. None for the other methods, and where it is not known.
         truncated: others may be as near: ``"lsh"`` left out buckets that hold too many models, or
             the time for the answer was over before all candidates were compared.
-        note: a caveat in words: the space does not state the importance of its supports; else None.
+        note: a caveat in words: the space does not state the importance of its supports, or the
+            model's difference from its base is mostly rounding; else None.
         ties_left_out: how many models may belong to the k nearest, too, and were not compared:
             more than the budget allows are too near to each other for estimates to order them. 0
             where the k nearest are those of ``"exact"``, but for what a scan misses by chance.

@@ -50,15 +50,15 @@ def test_delta_is_the_distance_from_the_base(base_of: Callable[[nn.Module], Any]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float8_e4m3fn])
-def test_half_precisions_are_subtracted_in_float32(dtype: torch.dtype) -> None:
-    """Differences below the half precision of the weights are kept: 1 - (1 + 2^-9) is not 0."""
-    base = nn.Linear(2, 1, bias=False)
-    base.weight.data = torch.tensor([[1.0, 0.25]])
+def test_half_precisions_are_compared_without_their_rounding(dtype: torch.dtype) -> None:
+    """What the dtype of the weights rounds away is no difference; the least one beyond counts."""
+    base = nn.Linear(3, 1, bias=False)
     tuned = copy.deepcopy(base)
-    tuned.weight.data = torch.tensor([[1.0, 0.25]]).to(dtype)
-    base.weight.data[0, 0] = 1 + 2**-9
-    assert [2**-9, 0.0] == delta_importance(tuned, base).tolist()
-    assert [1.0, 0.25] == weight_importance(tuned).tolist()
+    tuned.weight.data = torch.tensor([[1.0, 0.25, 1.5]]).to(dtype)
+    base.weight.data = torch.tensor([[1 + 2**-12, 0.25, 1.0]])
+    step = torch.finfo(dtype).eps
+    assert [0.0, 0.0, 0.5 - step / 2] == delta_importance(tuned, base).tolist()
+    assert [1.0, 0.25, 1.5] == weight_importance(tuned).tolist()
 
 
 def test_float64_is_subtracted_in_float64() -> None:
