@@ -27,7 +27,7 @@ def is_adapter(revision: HubRevision) -> bool:
         InvalidCheckpoint: the revision holds no checkpoint, more than one, or an adapter without
             its configuration.
     """
-    return choose(revision.files, revision_label(revision)).config is not None
+    return choose(revision.files, revision_label(revision)).choice.is_adapter
 
 
 def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from app.hubs.clients.download import writing
 from app.hubs.clients.protocol import Hub, HubFile, HubRevision
-from app.hubs.ingestion.checkpoint_files import CheckpointFiles, choose, shards_of
+from app.hubs.ingestion.checkpoint_files import CheckpointFiles, choose
 from app.hubs.ingestion.downloads import DownloadDir
 from app.models.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
 from modelkin.checkpoints import Adapter, Checkpoint, CheckpointLimits, open_checkpoint
-from modelkin.checkpoints.files import read_index
+from modelkin.checkpoints.indexes import read_index
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 
 __all__ = ["Counter", "CheckpointFetcher", "fingerprint", "revision_label"]
@@ -55,9 +55,7 @@ def fingerprint(revision: HubRevision) -> str:
         InvalidCheckpoint: the revision holds no checkpoint, or more than one.
     """
     chosen = choose(revision.files, revision_label(revision))
-    files = [*chosen.folder.values()] if chosen.is_sharded else [chosen.first]
-    if chosen.config is not None:
-        files.append(chosen.config)
+    files = [*chosen.weights, *chosen.beside]
     facts = [
         [
             PurePosixPath(file.path).name,
@@ -114,14 +112,17 @@ class CheckpointFetcher:
         first = folder / PurePosixPath(chosen.first.path).name
         try:
             self._done, self._total, self._checked = 0, 0, 0
-            if chosen.config is not None:
-                self._download(revision, [chosen.config], folder, where)
-            if chosen.is_sharded:
+            self._download(revision, chosen.beside, folder, where)
+            if chosen.choice.kind == "index":
                 self._download(revision, [chosen.first], folder, where)
-                get(revision, _shards(chosen, first, where), folder, where)
+                named = set(read_index(first, LIMITS).values())
+                get(revision, chosen.of(chosen.choice.follow(named, where)), folder, where)
             else:
-                get(revision, [chosen.first], folder, where)
-            checkpoint = open_checkpoint(first, self.exclude, LIMITS, unmatched_ok=True)
+                get(revision, chosen.shards or [chosen.first], folder, where)
+            opened = folder if chosen.shards else first
+            checkpoint = open_checkpoint(opened, self.exclude, LIMITS, unmatched_ok=True)
+            remarks = (*chosen.choice.notes, *checkpoint.remarks)
+            checkpoint = replace(checkpoint, remarks=tuple(dict.fromkeys(remarks)))
             if isinstance(checkpoint, Adapter):
                 self._check_adapter(checkpoint, chosen, where)
             else:
@@ -175,7 +176,7 @@ class CheckpointFetcher:
 
     def _check_adapter(self, adapter: Adapter, chosen: CheckpointFiles, where: str) -> None:
         """Limit the differences that an adapter makes: a small file may make many."""
-        if chosen.config is None:
+        if not chosen.choice.is_adapter:
             raise InvalidCheckpoint(
                 f"{chosen.first.path!a} holds the factors of an adapter: publish them as "
                 f"adapter_model.safetensors"
@@ -194,10 +195,6 @@ class CheckpointFetcher:
                 f"the checkpoint of {where} has {size} bytes or more, at most {self.max_bytes} are "
                 f"downloaded here (MODELKIN_MAX_CHECKPOINT_BYTES)"
             )
-
-
-def _shards(files: CheckpointFiles, index: Path, where: str) -> list[HubFile]:
-    return shards_of(files, set(read_index(index, LIMITS).values()), where)
 
 
 def _refuse_scaled(checkpoint: Checkpoint) -> None:

@@ -1,31 +1,18 @@
-"""The checkpoint among the files of a revision, chosen from their names alone.
-
-Only safetensors files are ever chosen: a pickle is a program.
-"""
+"""The checkpoint among the files of a revision, by the rule that the command line has, too."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
 
 from app.hubs.clients.protocol import HubFile
+from modelkin.checkpoints import repository
+from modelkin.checkpoints.repository import Choice, Shards
 from modelkin.core.adapters import CONFIG_NAME
 from modelkin.errors import InvalidCheckpoint
 
-__all__ = ["CheckpointFiles", "choose", "shards_of"]
-
-_PLAIN: Final = ".safetensors"
-_INDEX: Final = ".safetensors.index.json"
-_DEFAULT_STEM: Final = "model"
-"""The name of a checkpoint among several: variants and adapters lie beside it."""
-_SHARD: Final = re.compile(r"(.+)-\d{5}-of-(\d{5})\.safetensors")
-_MAX_NAME_BYTES: Final = 255
-"""The longest file name of every file system."""
-_ADAPTER: Final = "adapter_model.safetensors"
-_PICKLES: Final = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
+__all__ = ["CheckpointFiles", "choose"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +20,43 @@ class CheckpointFiles:
     """The files of a checkpoint.
 
     Attributes:
-        first: the file to open: the checkpoint itself, or the index of its shards.
-        folder: all checkpoints and indexes of its folder by name.
-        config: the configuration of a LoRA adapter; None for weights.
+        choice: what of the revision is read.
+        revision: all files of the revision, by path.
     """
 
-    first: HubFile
-    folder: dict[str, HubFile]
-    config: HubFile | None = None
+    choice: Choice
+    revision: dict[str, HubFile]
 
     @property
-    def is_sharded(self) -> bool:
-        """Whether ``first`` is an index."""
-        return self.first.path.endswith(_INDEX)
+    def first(self) -> HubFile:
+        """The file to open first: the checkpoint itself, or the index of its shards."""
+        return self.revision[self.choice.first]
+
+    @property
+    def beside(self) -> list[HubFile]:
+        """Small files that say how the weights are to be read."""
+        return [self.revision[path] for path in self.choice.beside]
+
+    @property
+    def shards(self) -> list[HubFile]:
+        """The files of a numbered set without an index."""
+        return [self.revision[path] for path in self.choice.shards]
+
+    @property
+    def weights(self) -> list[HubFile]:
+        """All files that the weights may be read from, as far as names say."""
+        if self.choice.kind != "index":
+            return self.shards or [self.first]
+        parent = PurePosixPath(self.choice.first).parent
+        return [self.revision[str(parent / name)] for name in sorted(self.choice.names)]
+
+    def of(self, shards: Shards) -> list[HubFile]:
+        """The files of shards."""
+        return [self.revision[path] for path in shards.paths]
 
 
 def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
-    """Choose the checkpoint that lies nearest to the top of a revision.
-
-    Among several in a folder the checkpoint named ``model`` is chosen, as transformers reads them:
-    a single file goes before an index of shards. An adapter, ``adapter_model``, comes with its
-    configuration.
+    """Choose the checkpoint of a revision, see :func:`modelkin.checkpoints.repository.choose`.
 
     Args:
         files: all files of the revision.
@@ -63,82 +66,11 @@ def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
         InvalidCheckpoint: there is no checkpoint, the choice is ambiguous, or an adapter lacks its
             configuration.
     """
-    folders: dict[PurePosixPath, dict[str, HubFile]] = {}
-    for file in files:
-        path = PurePosixPath(file.path)
-        if not file.path.endswith((_PLAIN, _INDEX)) or path.name in {_PLAIN, _INDEX}:
-            continue
-        if len(path.name.encode()) > _MAX_NAME_BYTES:
-            raise InvalidCheckpoint(
-                f"{where} holds {path.name[:50]!a}..., whose name has more than {_MAX_NAME_BYTES} "
-                f"bytes: no file can have it here"
-            )
-        folders.setdefault(path.parent, {})[path.name] = file
-    if not folders:
-        pickles = [file.path for file in files if file.path.endswith(_PICKLES)]
-        aside = f", and {pickles[0]!a} is a pickle, which is never read" if pickles else ""
+    by_path = {str(PurePosixPath(file.path)): file for file in files}
+    choice = repository.choose(by_path, where)
+    if choice.is_adapter and not any(p.endswith(CONFIG_NAME) for p in choice.beside):
         raise InvalidCheckpoint(
-            f"{where} holds no safetensors file{aside}: publish the weights as model.safetensors"
+            f"{where} holds {choice.first}, and no {CONFIG_NAME} beside it: publish what PEFT "
+            f"saved with it"
         )
-    nearest = min(len(folder.parts) for folder in folders)
-    top = sorted(folder for folder in folders if len(folder.parts) == nearest)
-    if len(top) > 1:
-        raise InvalidCheckpoint(
-            f"{where} holds several checkpoints, in {_join([f'{folder}/' for folder in top])}: "
-            f"only one of a model can be compared"
-        )
-    chosen = _in_folder(folders[top[0]], where)
-    if PurePosixPath(chosen.first.path).name != _ADAPTER:
-        return chosen
-    config = str(top[0] / CONFIG_NAME)
-    beside = next((file for file in files if file.path == config), None)
-    if beside is None:
-        raise InvalidCheckpoint(
-            f"{where} holds {_ADAPTER}, and no {CONFIG_NAME} beside it: publish what PEFT saved "
-            f"with it"
-        )
-    return replace(chosen, config=beside)
-
-
-def shards_of(files: CheckpointFiles, names: set[str], where: str) -> list[HubFile]:
-    """The files that an index names.
-
-    Raises:
-        InvalidCheckpoint: a file is missing.
-    """
-    missing = sorted(names - files.folder.keys())
-    if missing:
-        raise InvalidCheckpoint(
-            f"{where} lacks {len(missing)} of {len(names)} shards that {files.first.path!a} "
-            f"names: {_join(missing)}"
-        )
-    return [files.folder[name] for name in sorted(names)]
-
-
-def _in_folder(folder: dict[str, HubFile], where: str) -> CheckpointFiles:
-    indexes = [name for name in folder if name.endswith(_INDEX)]
-    whole = [name for name in folder if name.endswith(_PLAIN) and not _is_shard(name)]
-    for default in (_DEFAULT_STEM + _PLAIN, _DEFAULT_STEM + _INDEX):
-        if default in folder:
-            return CheckpointFiles(folder[default], folder)
-    for candidates in (indexes, whole):
-        if len(candidates) == 1:
-            return CheckpointFiles(folder[candidates[0]], folder)
-        if candidates:
-            raise InvalidCheckpoint(
-                f"{where} holds several checkpoints, {_join(sorted(candidates))}, and none is "
-                f"named {_DEFAULT_STEM}{_PLAIN}: the choice is ambiguous"
-            )
-    raise InvalidCheckpoint(
-        f"{where} holds shards, {_join(sorted(folder))}, and no {_DEFAULT_STEM}{_INDEX} to go by"
-    )
-
-
-def _is_shard(name: str) -> bool:
-    shard = _SHARD.fullmatch(name)
-    return shard is not None and int(shard[2]) > 1
-
-
-def _join(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(ascii(name) for name in names[:3]) + more
+    return CheckpointFiles(choice, by_path)

@@ -91,6 +91,7 @@ class Adapter(Checkpoint):
     def notes(self) -> tuple[str, ...]:
         of = f" of {quote(self.config.base)}" if self.config.base else ""
         return (
+            *self.remarks,
             f"it is a LoRA adapter{of}: its importance is |BA| of the tensors that it targets, "
             f"which compares with adapters of the same tensors alone",
         )

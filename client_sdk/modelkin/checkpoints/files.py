@@ -6,46 +6,36 @@ It never keeps a file open, and maps no tensor: mapped pages would count as memo
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
-
-import msgspec
+from typing import Final, TypeAlias
 
 from modelkin.checkpoints.dtypes import FLOATS, UNREADABLE
 from modelkin.checkpoints.header import (
-    MAX_HEADER_BYTES,
     CheckpointLimits,
     TensorEntry,
     bad_checkpoint,
     header_length,
     read_header,
 )
+from modelkin.checkpoints.indexes import owners_of
+from modelkin.checkpoints.locating import Located, locate
 from modelkin.checkpoints.tensors import StoredTensor
-from modelkin.core.foreign_json import decode_json, has_control_character
 from modelkin.core.layout import Layout
 from modelkin.core.quoting import quote
 
-__all__ = ["Checkpoint", "checkpoint_of", "matching", "read_index", "read_tensors"]
+__all__ = ["Checkpoint", "Stored", "checkpoint_of", "matching", "read_tensors"]
 
-_SUFFIX: Final = ".safetensors"
-_INDEX_SUFFIX: Final = ".safetensors.index.json"
+Remarks: TypeAlias = tuple[str, ...]
+
 _MAX_INTEGER_SHARE: Final = 0.1
 """The share of integer bytes above which a checkpoint counts as quantised: position ids and masks
 stay below it, packed weights do not."""
 _SCALE_SUFFIXES: Final = ("_scale", "_scale_inv")
 """The suffixes of the names of tensors with the scales of others."""
-_SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
-
-
-class _Index(msgspec.Struct):
-    """What is read of an index."""
-
-    weight_map: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -58,12 +48,14 @@ class Checkpoint:
             not distinguish them. Tied tensors occur once, where the file has them.
         skipped: tensors of integers and booleans, which have no gradient and no importance.
         excluded: names left out on request.
+        remarks: notes on how its files were chosen and read.
     """
 
     path: Path
     tensors: tuple[StoredTensor, ...]
     skipped: tuple[StoredTensor, ...]
     excluded: tuple[str, ...]
+    remarks: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def name(self) -> str:
@@ -108,7 +100,7 @@ class Checkpoint:
     @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on its supports, a sentence each."""
-        notes = []
+        notes = [*self.remarks]
         if self.skipped:
             notes.append(
                 f"{len(self.skipped)} tensors of integers or booleans are left out, such as "
@@ -123,10 +115,25 @@ class Checkpoint:
         return tuple(notes)
 
 
-def read_tensors(
-    path: str | Path, limits: CheckpointLimits | None = None
-) -> tuple[Path, dict[str, StoredTensor]]:
-    """The file or index of a checkpoint, and its tensors sorted by name, from headers alone.
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The tensors of a checkpoint's files, before it is known what they are.
+
+    Attributes:
+        source: the file or index; of shards without an index, the first.
+        named: the tensors by name, sorted.
+        beside: the small files in its folder that say how the weights are to be read.
+        remarks: notes on how its files were chosen and read.
+    """
+
+    source: Path
+    named: Mapping[str, StoredTensor]
+    beside: tuple[Path, ...]
+    remarks: Remarks
+
+
+def read_tensors(path: str | Path, limits: CheckpointLimits | None = None) -> Stored:
+    """The tensors of a checkpoint, from headers alone.
 
     Args:
         path: a ``.safetensors`` file, an index (``*.safetensors.index.json``) of shards beside it,
@@ -137,28 +144,31 @@ def read_tensors(
         InvalidCheckpoint: not safetensors, damaged or incomplete; more than ``limits`` allow.
         OSError: a file cannot be read.
     """
-    source = _resolve(Path(path))
-    sharded = source.name.endswith(".json")
-    stored = _in_shards(source, limits) if sharded else _in_files([source], limits)
+    located = locate(Path(path), limits)
+    source, remarks = located.source, located.notes
+    index_bytes = source.stat().st_size if source not in located.files else 0
+    stored = _in_files(list(located.files), limits, index_bytes)
+    if source not in located.files or len(located.files) > 1:
+        stored, more = _owned(stored, located)
+        remarks += more
     if limits is not None:
         _check_limits(stored, limits, source.name)
-    return source, {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
+    named = {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
+    return Stored(source, named, located.beside, remarks)
 
 
-def checkpoint_of(
-    path: str | Path, source: Path, named: Mapping[str, StoredTensor], excluded: set[str]
-) -> Checkpoint:
+def checkpoint_of(path: str | Path, stored: Stored, excluded: set[str]) -> Checkpoint:
     """The checkpoint of these tensors.
 
     Args:
         path: the opened path.
-        source: as :func:`read_tensors` gives it; ``named`` likewise.
+        stored: its tensors.
         excluded: the names that are left out.
 
     Raises:
         InvalidCheckpoint: quantised, or without parameters.
     """
-    kept = [tensor for name, tensor in named.items() if name not in excluded]
+    kept = [tensor for name, tensor in stored.named.items() if name not in excluded]
     for tensor in kept:
         if tensor.dtype in UNREADABLE:
             raise bad_checkpoint(
@@ -168,29 +178,9 @@ def checkpoint_of(
             )
     floats = tuple(tensor for tensor in kept if tensor.dtype in FLOATS)
     skipped = tuple(tensor for tensor in kept if tensor.dtype not in FLOATS)
-    _check_parameters(floats, skipped, len(excluded), source.name)
-    return Checkpoint(Path(path), floats, skipped, tuple(sorted(excluded)))
-
-
-def _resolve(path: Path) -> Path:
-    """The file or the index of a path."""
-    if not path.is_dir():
-        shard = _SHARD.fullmatch(path.name)
-        if shard and int(shard[3]) > 1:
-            raise bad_checkpoint(
-                path.name,
-                f"it is one of {int(shard[3])} shards: give their folder, or {shard[1]}"
-                f"{_INDEX_SUFFIX}",
-            )
-        return path
-    files = sorted(entry for entry in path.iterdir() if entry.is_file())
-    found = [f for f in files if f.name.endswith(_INDEX_SUFFIX)]
-    found = found or [f for f in files if f.name.endswith(".safetensors")]
-    if len(found) != 1:
-        some = ", ".join(quote(f.name) for f in found[:3])
-        what = f"several checkpoints, {some}: give one of them" if found else "no .safetensors file"
-        raise bad_checkpoint(str(path), f"the folder holds {what}")
-    return found[0]
+    _check_parameters(floats, skipped, len(excluded), stored.source.name)
+    left_out = tuple(sorted(excluded))
+    return Checkpoint(Path(path), floats, skipped, left_out, remarks=stored.remarks)
 
 
 def _in_files(
@@ -216,31 +206,13 @@ def _stored_tensor(entry: TensorEntry, path: Path) -> StoredTensor:
     return StoredTensor(entry.name, entry.dtype, entry.shape, path, entry.begin)
 
 
-def _in_shards(index: Path, limits: CheckpointLimits | None) -> list[StoredTensor]:
-    """The tensors of all shards; index and shards must say the same."""
-    weight_map = read_index(index, limits)
-    listed: dict[str, set[str]] = {}
-    for name, shard in weight_map.items():
-        listed.setdefault(shard, set()).add(name)
-    for shard in sorted(listed):
-        if not (index.parent / shard).is_file():
-            raise bad_checkpoint(index.name, f"shard {quote(shard)} is missing beside it")
-    stored = _in_files(
-        [index.parent / shard for shard in sorted(listed)], limits, index.stat().st_size
-    )
-    held: dict[str, set[str]] = {shard: set() for shard in listed}
+def _owned(stored: list[StoredTensor], located: Located) -> tuple[list[StoredTensor], Remarks]:
+    """The tensors that belong to the model, each from the shard that counts, and remarks."""
+    held: dict[str, list[str]] = {}
     for tensor in stored:
-        held[tensor.path.name].add(tensor.name)
-    for shard in sorted(listed):
-        differing = sorted(listed[shard] ^ held[shard])
-        if differing:
-            where = "the index alone" if differing[0] in listed[shard] else "the shard alone"
-            raise bad_checkpoint(
-                index.name,
-                f"it and {shard} disagree on {len(differing)} tensors: "
-                f"{quote(differing[0])} is in {where}",
-            )
-    return stored
+        held.setdefault(tensor.path.name, []).append(tensor.name)
+    owners, remarks = owners_of(located.weight_map, held, located.whole, located.source.name)
+    return [tensor for tensor in stored if owners.get(tensor.name) == tensor.path.name], remarks
 
 
 def _check_limits(stored: list[StoredTensor], limits: CheckpointLimits, where: str) -> None:
@@ -262,39 +234,6 @@ def _check_limits(stored: list[StoredTensor], limits: CheckpointLimits, where: s
                 f"tensor {quote(tensor.name)} has {len(tensor.shape)} dimensions, at most "
                 f"{limits.dimensions} are accepted here",
             )
-
-
-def read_index(index: Path, limits: CheckpointLimits | None = None) -> dict[str, str]:
-    """The shard of every tensor that an index names, each a file beside it.
-
-    Raises:
-        InvalidCheckpoint: not an index of safetensors shards, or longer than allowed.
-    """
-    max_bytes = MAX_HEADER_BYTES if limits is None else limits.header
-    if index.stat().st_size > max_bytes:
-        raise bad_checkpoint(index.name, f"an index has at most {max_bytes} bytes")
-    try:
-        weight_map = decode_json(index.read_bytes(), _Index).weight_map
-    except msgspec.ValidationError:
-        raise bad_checkpoint(
-            index.name, "it has no weight_map of texts: it is not an index of shards"
-        ) from None
-    except ValueError as error:
-        raise bad_checkpoint(index.name, f"it is not JSON: {error}") from None
-    if not weight_map:
-        raise bad_checkpoint(index.name, "it has no weight_map: it is not an index of shards")
-    for name, file in weight_map.items():
-        if Path(file).name != file or not file.endswith(_SUFFIX):
-            raise bad_checkpoint(
-                index.name, f"it names {quote(file)}, which is not a {_SUFFIX} file beside it"
-            )
-        if has_control_character(name) or has_control_character(file):
-            raise bad_checkpoint(
-                index.name,
-                f"the name of tensor {quote(name)}, or of its shard {quote(file)}, has a control "
-                f"character",
-            )
-    return weight_map
 
 
 def matching(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from modelkin.core.file_formats import BEGINNING_BYTES
 from modelkin.core.safetensors_header import (
     LENGTH_BYTES,
     MAX_HEADER_BYTES,
@@ -59,7 +60,8 @@ def header_length(path: Path) -> int:
     """The length of a file's header, without reading it; raises as :func:`read_header`."""
     with path.open("rb") as file:
         size = path.stat().st_size
-        length = int.from_bytes(file.read(LENGTH_BYTES), "little")
+        beginning = file.read(BEGINNING_BYTES)
+    length = int.from_bytes(beginning[:LENGTH_BYTES], "little")
     if size < LENGTH_BYTES or not 2 <= length <= size - LENGTH_BYTES or length > MAX_HEADER_BYTES:
-        raise bad_checkpoint(path.name, length_problem(size, length))
+        raise bad_checkpoint(path.name, length_problem(size, beginning))
     return length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from modelkin.checkpoints.adapters import adapter_of, is_adapter, targets_of
@@ -35,10 +36,11 @@ def open_checkpoint(
             not fit its configuration, or has none.
         OSError: a file cannot be read.
     """
-    source, named = read_tensors(path, limits)
+    stored = read_tensors(path, limits)
+    source, named = stored.source, stored.named
     if is_adapter(source, named):
         config, targets = targets_of(source, named)
         excluded = matching(targets, exclude, source.name, unmatched_ok)
-        return adapter_of(path, source, config, targets, excluded)
+        return replace(adapter_of(path, source, config, targets, excluded), remarks=stored.remarks)
     excluded = matching(named, exclude, source.name, unmatched_ok)
-    return checkpoint_of(path, source, named, excluded)
+    return checkpoint_of(path, stored, excluded)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from modelkin.core.file_formats import describe_beginning
 from modelkin.core.foreign_json import Raw, count_members, decode_json, has_control_character
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
@@ -170,17 +171,18 @@ def parse_header(header: bytes, file_size: int, where: str) -> tuple[TensorEntry
     return tuple(entries)
 
 
-def length_problem(size: int, length: int) -> str:
-    """Say why a file of ``size`` bytes cannot begin with 8 that declare ``length``."""
+def length_problem(size: int, beginning: bytes) -> str:
+    """Say why a file of ``size`` bytes cannot be one of safetensors, by what it begins with.
+
+    Args:
+        size: the bytes of the file.
+        beginning: its first bytes, ``file_formats.BEGINNING_BYTES`` where there are as many.
+    """
+    if known := describe_beginning(beginning[:size]):
+        return known
     if size < LENGTH_BYTES + 2:
         return f"it has {size} bytes, a safetensors file has at least {LENGTH_BYTES + 2}"
-    first = length.to_bytes(LENGTH_BYTES, "little")
-    pickled = first.startswith(b"\x80") and length > MAX_HEADER_BYTES
-    if pickled or first.startswith(b"PK\x03\x04"):
-        return (
-            "it is a zip archive or a pickle, as torch.save writes it, and a pickle may run "
-            "whatever its maker wants: save the model by safetensors.torch.save_file"
-        )
+    length = int.from_bytes(beginning[:LENGTH_BYTES], "little")
     if length > MAX_HEADER_BYTES:
         return (
             f"its first 8 bytes declare a header of {length} bytes, more than the format's "

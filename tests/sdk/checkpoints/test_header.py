@@ -52,16 +52,6 @@ def test_a_real_file_is_read_as_safetensors_reads_it(tmp_path: Path) -> None:
     assert sorted(e.begin for e in entries) == [e.begin for e in entries]
 
 
-@pytest.mark.parametrize(
-    "first", [b"PK\x03\x04" + bytes(4) + b"\x08\x08", b"\x80\x02}q\x00(X\x01\x00a"]
-)
-def test_what_torch_saves_is_named(tmp_path: Path, first: bytes) -> None:
-    """The error says that it is a zip archive or a pickle, and what to write."""
-    said = refusal(tmp_path, first + bytes(40))
-    assert "a zip archive or a pickle, as torch.save writes it" in said
-    assert "safetensors.torch.save_file" in said
-
-
 def test_every_truncation_is_refused(tmp_path: Path) -> None:
     """A file that ends anywhere too early is an error that names the file."""
     for size in range(len(GOOD)):

@@ -107,7 +107,7 @@ def test_inspect_a_signature(run_here: Run, path: Path) -> None:
 
 MISTAKES = {
     "no file": (["inspect", "none"], 1, "modelkin: none: No such file or directory"),
-    "no checkpoint": (["inspect", "junk"], 1, "modelkin: junk: its first 8 bytes declare"),
+    "no checkpoint": (["inspect", "junk"], 1, "modelkin: junk: it is text that begins with 'xxx"),
     "damaged": (["inspect", "damaged"], 1, "modelkin: the CRC-32 in the last four bytes"),
     "no base": (
         ["support", "m.safetensors", "--kind", "delta", "-o", "o"],

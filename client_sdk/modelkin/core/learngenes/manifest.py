@@ -113,7 +113,7 @@ def header_bytes(first: bytes, file_size: int) -> int:
     """
     length = int.from_bytes(first[:LENGTH_BYTES], "little")
     if file_size < LENGTH_BYTES + 2 or not 2 <= length <= file_size - LENGTH_BYTES:
-        raise InvalidLearngene(length_problem(file_size, length))
+        raise InvalidLearngene(length_problem(file_size, first))
     if length > MAX_HEADER_BYTES:
         raise InvalidLearngene(
             f"its header has {length} bytes, that of a learngene {MAX_HEADER_BYTES} at most"

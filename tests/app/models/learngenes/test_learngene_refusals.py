@@ -52,7 +52,7 @@ def not_finite(value: float) -> bytes:
     ("data", "why"),
     [
         (b"", "0 bytes"),
-        (b"\x80\x04\x95 a pickle", "a zip archive or a pickle"),
+        (b"\x80\x04\x95 a pickle", "it is a pickle, as torch.save writes it"),
         (gene() + b"x", "followed by other bytes"),
         (gene()[:-1], "truncated"),
         (safetensors_of({"steps": np.zeros(2, np.int64)}), "floating-point"),

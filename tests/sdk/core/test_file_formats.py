@@ -1,0 +1,90 @@
+"""Files that are no safetensors, by what they begin with: each is called what it is."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import pickle
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from modelkin.checkpoints import open_checkpoint
+from modelkin.errors import InvalidCheckpoint
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 548105171\n"
+
+
+def npy() -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.ones(9))
+    return file.getvalue()
+
+
+def zipped(name: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, b"x" * 40)
+    return file.getvalue()
+
+
+def tarred() -> bytes:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("model.safetensors"))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (POINTER, "a pointer of Git LFS in place of the file: `git lfs pull`"),
+        (b"# xet version 0\nfilesize = 9\nhash = 'x'", "a pointer of Git Xet"),
+        (b"/annex/objects/SHA256E-s9--ab.safetensors\n", "a pointer of git-annex"),
+        (b"<!DOCTYPE html>\n<html><head><title>Sign in", "a web page (HTML)"),
+        (b"\xef\xbb\xbf\r\n <HTML lang='en'>", "a web page (HTML)"),
+        (b"<!-- cached --><!doctype HTML><p>", "a web page (HTML)"),
+        (b'<?xml version="1.0"?><Error><Code>NoSuchKey', "XML in place of the file"),
+        (b"Invalid username or password.", "text that begins with 'Invalid username or p"),
+        (
+            b'{"error": "Entry not found"}',
+            """text that begins with '{"error": "Entry not found"}'""",
+        ),
+        (b"GGUF\x03\0\0\0" + bytes(16), "a GGUF file"),
+        (b"tjgg" + bytes(16), "a GGML file"),
+        (pickle.dumps({"w": [1.0] * 9}), "a pickle, as torch.save writes it"),
+        (pickle.dumps({"w": [1.0] * 9}, protocol=2), "a pickle, as torch.save writes it"),
+        (zipped("archive/data.pkl"), "a zip archive, as torch.save writes it around a pickle"),
+        (gzip.compress(b"x" * 99, mtime=0), "a gzip archive"),
+        (bz2.compress(b"x" * 99), "a bzip2 archive"),
+        (lzma.compress(b"x" * 99), "an xz archive"),
+        (tarred(), "a tar archive"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(64), "an HDF5 file"),
+        (npy(), "an array of NumPy"),
+        (b"\x08\x07\x12\x07pytorch\x1a\x052.1.0", "it looks like ONNX"),
+        (bytes(4096), "it begins with zeros"),
+        (b"\xff" * 99, "its first 8 bytes declare a header of 18446744073709551615 bytes"),
+        (b"", "it has 0 bytes"),
+    ],
+)
+def test_a_file_is_called_what_it_is(tmp_path: Path, data: bytes, says: str) -> None:
+    """The error names the format, and what would do."""
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(data)
+    for given in (path, tmp_path):
+        with pytest.raises(InvalidCheckpoint) as caught:
+            open_checkpoint(given)
+        assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("data", [POINTER, b"<html>no such page"])
+def test_an_index_is_called_what_it_is(tmp_path: Path, data: bytes) -> None:
+    """A pointer in place of an index is no JSON, and is called a pointer."""
+    (tmp_path / "model.safetensors.index.json").write_bytes(data)
+    with pytest.raises(InvalidCheckpoint, match="in place of the file"):
+        open_checkpoint(tmp_path)
