@@ -29,6 +29,7 @@ from app.setting_values import (
     RootPath,
 )
 from modelkin._option_parser import OptionParser
+from modelkin.core.selection.rule import MAX_DEFAULT_K
 
 __all__ = ["DEFAULT_DATABASE_URL", "PREFIX", "Settings"]
 
@@ -316,11 +317,10 @@ class Settings(DataPlaces, BaseSettings):
         "ones the manifests stay",
     )
     max_ingested_indices: int = Field(
-        1 << 25,
+        MAX_DEFAULT_K,
         ge=1,
         description="largest support that the service selects from a hub's checkpoint, in indices "
-        "of 4 to 8 bytes of memory; larger K are reduced to it unless a space fixes one, and a "
-        "model with a base has two supports",
+        "of 4 to 8 bytes of memory; below the default, new spaces fix what it leaves of their K",
     )
     hub_timeout_seconds: float = Field(
         30.0, gt=0, le=3600, description="time for which a hub may keep a job waiting, in all"

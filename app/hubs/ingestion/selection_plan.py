@@ -24,10 +24,33 @@ from modelkin.errors import (
     InvalidParameter,
 )
 
-__all__ = ["Sizes", "select"]
+__all__ = ["PlannedSize", "Sizes", "select"]
 
 _PASSES: Final = 3
 """The most times that a checkpoint is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSize:
+    """How many indices a support gets.
+
+    Attributes:
+        rule: the rule for K.
+        usual: the K that clients would choose by default, if this service selects fewer.
+    """
+
+    rule: SelectionRule
+    usual: int | None = None
+
+    @property
+    def note(self) -> str | None:
+        """A sentence for people if the service selects fewer indices than clients."""
+        if self.usual is None:
+            return None
+        return (
+            f"its support has {self.rule.k} indices at most (MODELKIN_MAX_INGESTED_INDICES), where "
+            f"clients select {self.usual} of such a model by default"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +73,7 @@ class Sizes:
         *,
         fixed: int | None = None,
         fraction: float | None = None,
-    ) -> SelectionRule:
+    ) -> PlannedSize:
         """The rule of a space: its fixed or agreed K, else a share of M.
 
         Args:
@@ -67,8 +90,9 @@ class Sizes:
             free = space.support_size.policy == "free"
             k = None if free else self.service.current(session, space).k
         if k is None:
-            default = SelectionRule.of(num_parameters, fraction=fraction, kind="weight")
-            k = min(default.k, self.most)
+            k = _default_k(num_parameters, fraction)
+            if k > self.most:
+                return PlannedSize(SelectionRule(self.most, Fraction(1)), usual=k)
         if k > self.most:
             where = "its space" if space is None else f"space {space.name!r}"
             raise InvalidParameter(
@@ -77,7 +101,13 @@ class Sizes:
                 field="support_size",
             )
         # All the mass, but at most K entries: a model with fewer positive ones has a smaller K.
-        return SelectionRule(k, Fraction(1))
+        return PlannedSize(SelectionRule(k, Fraction(1)))
+
+
+def _default_k(num_parameters: int, fraction: float | None) -> int:
+    if fraction is None:
+        return SelectionRule.default(num_parameters).k
+    return SelectionRule.default(num_parameters, fraction).k
 
 
 def select(

@@ -13,7 +13,7 @@ from functools import partial
 
 from app.hubs.ingestion.checkpoint_fetcher import Counter, revision_label
 from app.hubs.ingestion.results import IngestResult, SelectedModel
-from app.hubs.ingestion.selection_plan import Sizes, select
+from app.hubs.ingestion.selection_plan import PlannedSize, Sizes, select
 from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget, in_order
 from app.hubs.ingestion.stored_models import require_free
 from app.hubs.records import ImportanceName
@@ -22,7 +22,6 @@ from modelkin.checkpoints import Adapter, Checkpoint, rounding_note, weights_dig
 from modelkin.core.adapters import DEFAULT_FRACTION as ADAPTER_FRACTION
 from modelkin.core.importance import MAX_BASE_LENGTH, MAX_NOTE_LENGTH, Importance
 from modelkin.core.layout import Layout
-from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.support import Support
 from modelkin.errors import InvalidCheckpoint, InvalidImportance
 
@@ -43,20 +42,27 @@ class Selection:
             order.
         reason: the reason why there is no difference from a base; None if there is one.
         rounding: a note for a difference that is mostly rounding; None for others.
+        notes: remarks on their sizes.
     """
 
     models: tuple[SelectedModel, ...]
     reason: str | None
     rounding: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A support to be selected: by which importance, for which space, and by which rule."""
+    """A support to be selected: by which importance, for which space, and of which size."""
 
     importance: Importance
     target: SpaceTarget
-    rule: SelectionRule
+    size: PlannedSize
+
+    @property
+    def own_k(self) -> int | None:
+        """The K that a new space fixes, so that clients select as many as this service."""
+        return None if self.size.usual is None else self.size.rule.k
 
 
 class SupportSelector:
@@ -103,14 +109,17 @@ class SupportSelector:
             chosen, reason = _select_supports(checkpoint, base, made, parts, count)
             models = []
             for part, support in chosen:
-                placed = self._resolver.make(made.source.tenant, part.target, part.importance, main)
+                placed = self._resolver.make(
+                    made.source.tenant, part.target, part.importance, main, part.own_k
+                )
                 if placed is None:
                     break  # another job has made it: its layout, its order and its K count
                 models.append(SelectedModel(_importance_name(part), placed, support))
             else:
                 differs = base is not None and any(one.importance == "delta" for one in models)
                 rounding = rounding_note(checkpoint, base) if base is not None and differs else None
-                return Selection(tuple(models), reason, rounding)
+                sizes = [part.size.note for part, _ in chosen if part.size.note is not None]
+                return Selection(tuple(models), reason, rounding, tuple(dict.fromkeys(sizes)))
 
     def _plan(
         self, checkpoint: Checkpoint, base: Checkpoint | None, made: IngestResult, count: Counting
@@ -160,8 +169,8 @@ class SupportSelector:
             require_free(session, target.space, made)
         fixed = None if main.space is None else main.space.support_size.k
         size = target.layout.num_parameters
-        rule = self._sizes.rule(session, target.space, size, fixed=fixed, fraction=fraction)
-        return _Part(importance, target, rule)
+        planned = self._sizes.rule(session, target.space, size, fixed=fixed, fraction=fraction)
+        return _Part(importance, target, planned)
 
 
 def _select_supports(
@@ -182,7 +191,7 @@ def _select_supports(
         try:
             model = in_order(checkpoint, layout)
             digest = part.importance.base_digest
-            support = select(model, paired, made.base, part.rule, counting, digest)
+            support = select(model, paired, made.base, part.size.rule, counting, digest)
         except (InvalidImportance, InvalidCheckpoint) as error:
             if other is None or made.base.required:
                 raise

@@ -187,7 +187,12 @@ class IngestionService:
             selection = self._selector.select(checkpoint, base, made, progress)
         progress(0, 0, "storing")
         rounding = [] if selection.rounding is None else [selection.rounding]
-        notes = [*_notes(made, selection.reason, checkpoint), *checkpoint.notes, *rounding]
+        notes = [
+            *_notes(made, selection.reason, checkpoint),
+            *checkpoint.notes,
+            *rounding,
+            *selection.notes,
+        ]
         prepared = self._prepare(made, selection)
         return partial(self._writer.store, made, prepared, selection, notes)
 

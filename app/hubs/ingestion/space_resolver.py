@@ -210,7 +210,12 @@ class SpaceResolver:
         return _target(session, own, kept, exclude, _fitting(session, tenant, own, kept))
 
     def make(
-        self, tenant: Tenant, target: SpaceTarget, importance: Importance, like: SpaceTarget
+        self,
+        tenant: Tenant,
+        target: SpaceTarget,
+        importance: Importance,
+        like: SpaceTarget,
+        k: int | None = None,
     ) -> ResolvedSpace | None:
         """Return the space of a target, created if it did not exist.
 
@@ -219,6 +224,7 @@ class SpaceResolver:
         Args:
             importance: the importance that selects its supports.
             like: the space whose signatures and fixed K a new space takes over.
+            k: the K that a new space fixes; None for that of ``like``.
 
         Returns:
             The space; None if another job has created it meanwhile, maybe with another layout,
@@ -227,7 +233,7 @@ class SpaceResolver:
         if target.space is not None:
             return ResolvedSpace(target.space, created=False)
         model = like.space
-        fixed = None if model is None else model.support_size.k
+        fixed = model.support_size.k if k is None and model is not None else k
         try:
             with self._database.writing() as session:
                 space, created = self._service.create(

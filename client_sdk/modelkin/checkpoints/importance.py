@@ -155,9 +155,12 @@ def select_from_checkpoint(
 
 
 def default_rule(checkpoint: Checkpoint, base: Checkpoint | None = None) -> SelectionRule:
-    """The rule that chooses K where nothing is asked for: 5% of M, or 10% of an adapter's."""
+    """The rule that chooses K where nothing is asked for: 5% of M, or 10% of an adapter's.
+
+    It takes 2^25 entries at most, as a service that follows a hub does.
+    """
     if isinstance(checkpoint, Adapter):
-        return SelectionRule.of(checkpoint.num_parameters, fraction=DEFAULT_FRACTION)
+        return SelectionRule.default(checkpoint.num_parameters, DEFAULT_FRACTION)
     kind = "weight" if base is None else "delta"
     return SelectionRule.of(checkpoint.num_parameters, kind=kind)
 

@@ -84,7 +84,7 @@ def select_adapter_support(
         model: see :func:`adapter_importance`, also for ``config`` and ``adapter``.
         k: the number of parameters. Or give ``fraction`` of them, or ``coverage``, for the fewest
             with that share of all importance, at most ``k_max``; see ``select_support``. By
-            default a tenth.
+            default a tenth, 2^25 at most.
 
     Raises:
         InvalidImportance: every difference is zero, as before the training.
@@ -93,8 +93,9 @@ def select_adapter_support(
     updates = _updates_of(model, config, adapter)
     m = sum(_size(update) for update in updates)
     if k is None and fraction is None and coverage is None and k_max is None:
-        fraction = DEFAULT_FRACTION
-    rule = SelectionRule.of(m, k=k, fraction=fraction, coverage=coverage, k_max=k_max)
+        rule = SelectionRule.default(m, DEFAULT_FRACTION)
+    else:
+        rule = SelectionRule.of(m, k=k, fraction=fraction, coverage=coverage, k_max=k_max)
     return select_from_chunks(lambda: _blocks(updates), m, rule).with_origin(_origin(updates))
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
-from typing import Any
+from typing import Any, Final
 
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
-__all__ = ["LEAST_SHARE", "Budget", "SelectionRule", "budgets_of", "ratio"]
+__all__ = ["LEAST_SHARE", "MAX_DEFAULT_K", "Budget", "SelectionRule", "budgets_of", "ratio"]
 
 DEFAULT_COVERAGE = 0.8
 DEFAULT_K_MAX = 0.2
@@ -27,10 +27,16 @@ LEAST_SHARE = 1000
 """The parameters for each index of the smallest useful support: smaller ones say little."""
 
 DEFAULT_FRACTION = 0.05
+MAX_DEFAULT_K: Final = 1 << 25
+"""The most entries that a share of M takes by default, those of 671 million parameters at 5%.
+
+A service that follows a hub holds them in memory, and its supports have to compare with those that
+the command line and the SDK select of the same files.
+"""
 DENSE_KINDS = frozenset({"weight", "delta"})
 """Kinds of importance of which nearly every entry is positive and of one size, so that a coverage
 of 0.8 would always end at its cap of 20%, where unrelated models share a fifth of their indices.
-For these K is 5% of M by default."""
+For these K is 5% of M by default, at most :data:`MAX_DEFAULT_K`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,8 @@ class SelectionRule:
             coverage: as in ``select_support``.
             k_max: as in ``select_support``.
             kind: the kind of importance, which decides where nothing else is given: 5% of M for
-                ``"weight"`` and ``"delta"``, else a coverage of 0.8 capped at 20% of M.
+                ``"weight"`` and ``"delta"``, at most :data:`MAX_DEFAULT_K`, else a coverage of 0.8
+                capped at 20% of M.
 
         Raises:
             InvalidParameter: more than one way to choose K, a cap without a coverage, a number out
@@ -86,9 +93,19 @@ class SelectionRule:
         if fraction is not None:
             return cls(_share(fraction, "fraction", num_parameters), None)
         if kind in DENSE_KINDS and coverage is None and k_max is None:
-            return cls(_share(DEFAULT_FRACTION, "fraction", num_parameters), None)
+            return cls.default(num_parameters)
         tau = ratio(DEFAULT_COVERAGE if coverage is None else coverage, "coverage")
         return cls(_cap(DEFAULT_K_MAX if k_max is None else k_max, num_parameters), tau)
+
+    @classmethod
+    def default(cls, num_parameters: int, fraction: float = DEFAULT_FRACTION) -> SelectionRule:
+        """The rule for M weights, differences or products where nothing else is asked for.
+
+        Args:
+            num_parameters: M.
+            fraction: the share of M; at most :data:`MAX_DEFAULT_K` entries are taken.
+        """
+        return cls(min(_share(fraction, "fraction", num_parameters), MAX_DEFAULT_K), None)
 
 
 @dataclass(frozen=True, slots=True)
