@@ -30,7 +30,8 @@ try:
     modelkin.Client("http://127.0.0.1:9", retries=0).spaces.get("missing-space")
 except modelkin.ConnectionFailed as error:
     print(error)
-heavy = {"torch", "numba", "pyroaring", "datasketch", "pandas", "fastapi"} & set(sys.modules)
+absent = {"torch", "numba", "pyroaring", "datasketch", "pandas", "fastapi", "gguf"}
+heavy = absent & set(sys.modules)
 assert not heavy, heavy
 """
 
@@ -39,6 +40,7 @@ MISSING = {
     "huggingface": "import modelkin.integrations.huggingface",
     "lightning": "import modelkin.integrations.lightning",
     "flower": "import modelkin.integrations.flower",
+    "gguf": "from modelkin.checkpoints.gguf.types import load_gguf; load_gguf()",
     "fast": "import modelkin; modelkin.Support.from_indices([1], 9).to_roaring()",
     "datasketch": (
         "import modelkin; modelkin.Support.from_indices([1], 9).signature().to_datasketch()"

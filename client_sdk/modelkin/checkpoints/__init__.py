@@ -1,4 +1,4 @@
-"""Safetensors checkpoints without torch or the safetensors package, in little memory.
+"""Checkpoints of safetensors and GGUF, without torch or the safetensors package, in little memory.
 
 It reads headers, shards and dtypes, and computes importance from weights alone. It never executes
 anything from a file, and never has a checkpoint in memory: it reads stretches, once for each pass

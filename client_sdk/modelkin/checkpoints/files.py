@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from modelkin.checkpoints.dtypes import FLOATS, UNREADABLE
+from modelkin.checkpoints.gguf import GGUF_SUFFIX, read_gguf
 from modelkin.checkpoints.header import (
     CheckpointLimits,
     TensorEntry,
@@ -23,7 +24,7 @@ from modelkin.checkpoints.header import (
 )
 from modelkin.checkpoints.indexes import owners_of
 from modelkin.checkpoints.locating import Located, locate
-from modelkin.checkpoints.tensors import StoredTensor
+from modelkin.checkpoints.tensors import ComputedTensor, StoredTensor
 from modelkin.core.layout import Layout
 from modelkin.core.quoting import quote
 
@@ -98,9 +99,32 @@ class Checkpoint:
         return dict(counts.most_common())
 
     @property
+    def quantisation(self) -> str | None:
+        """What its values are dequantised from, ``"Q4_K (86%), Q6_K (14%)"``; None if they are not.
+
+        It is part of the origin of its supports. Types of less than a hundredth are left out.
+        """
+        counts: Counter[str] = Counter()
+        for tensor in self.tensors:
+            if isinstance(tensor, ComputedTensor) and tensor.dtype not in FLOATS:
+                counts[tensor.dtype] += tensor.size
+        total = sum(counts.values())
+        shares = {kind: count / total for kind, count in counts.most_common() if count}
+        named = [f"{kind} ({share:.0%})" for kind, share in shares.items() if share >= 0.01]
+        return (named[0].partition(" ")[0] if len(named) == 1 else ", ".join(named)) or None
+
+    @property
+    def origin_note(self) -> str | None:
+        """A note for the origin of its supports; None where its values are as they were trained."""
+        kind = self.quantisation
+        return None if kind is None else f"dequantised from {kind}"
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Remarks on its supports, a sentence each."""
         notes = [*self.remarks]
+        if self.quantisation is not None:
+            notes.append(f"its values are dequantised from {self.quantisation}")
         if self.skipped:
             notes.append(
                 f"{len(self.skipped)} tensors of integers or booleans are left out, such as "
@@ -136,21 +160,22 @@ def read_tensors(path: str | Path, limits: CheckpointLimits | None = None) -> St
     """The tensors of a checkpoint, from headers alone.
 
     Args:
-        path: a ``.safetensors`` file, an index (``*.safetensors.index.json``) of shards beside it,
-            or a folder that holds one checkpoint.
+        path: a file, an index or a folder, as for :func:`modelkin.checkpoints.open_checkpoint`.
         limits: on what it may declare; None for the limits of the format alone.
 
     Raises:
-        InvalidCheckpoint: not safetensors, damaged or incomplete; more than ``limits`` allow.
+        InvalidCheckpoint: neither safetensors nor GGUF, damaged or incomplete; more than ``limits``
+            allow.
+        MissingExtra: it is GGUF, and the package ``gguf`` is not installed.
         OSError: a file cannot be read.
     """
     located = locate(Path(path), limits)
     source, remarks = located.source, located.notes
-    index_bytes = source.stat().st_size if source not in located.files else 0
-    stored = _in_files(list(located.files), limits, index_bytes)
-    if source not in located.files or len(located.files) > 1:
-        stored, more = _owned(stored, located)
-        remarks += more
+    if source.suffix == GGUF_SUFFIX:
+        stored, more = read_gguf(located.files, limits)
+    else:
+        stored, more = _in_safetensors(located, limits)
+    remarks += more
     if limits is not None:
         _check_limits(stored, limits, source.name)
     named = {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
@@ -176,11 +201,27 @@ def checkpoint_of(path: str | Path, stored: Stored, excluded: set[str]) -> Check
                 f"tensor {quote(tensor.name)} is {tensor.dtype}, which {UNREADABLE[tensor.dtype]}: "
                 f"give the checkpoint before quantisation",
             )
-    floats = tuple(tensor for tensor in kept if tensor.dtype in FLOATS)
-    skipped = tuple(tensor for tensor in kept if tensor.dtype not in FLOATS)
+    floats = tuple(tensor for tensor in kept if _is_float(tensor))
+    skipped = tuple(tensor for tensor in kept if not _is_float(tensor))
     _check_parameters(floats, skipped, len(excluded), stored.source.name)
     left_out = tuple(sorted(excluded))
     return Checkpoint(Path(path), floats, skipped, left_out, remarks=stored.remarks)
+
+
+def _is_float(tensor: StoredTensor) -> bool:
+    return tensor.dtype in FLOATS or isinstance(tensor, ComputedTensor)
+
+
+def _in_safetensors(
+    located: Located, limits: CheckpointLimits | None
+) -> tuple[list[StoredTensor], Remarks]:
+    """The tensors of safetensors files, and remarks on their shards."""
+    source, files = located.source, list(located.files)
+    index_bytes = source.stat().st_size if source not in files else 0
+    stored = _in_files(files, limits, index_bytes)
+    if source not in files or len(files) > 1:
+        return _owned(stored, located)
+    return stored, ()
 
 
 def _in_files(

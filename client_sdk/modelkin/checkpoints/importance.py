@@ -148,9 +148,9 @@ def select_from_checkpoint(
     support = select_from_chunks(chunks, checkpoint.num_parameters, rule)
     if base is not None:
         base_digest = base_digest or weights_digest(base, checkpoint.layout)
-        importance = Importance.of("delta", base_digest)
+        importance = Importance.of("delta", base_digest, checkpoint.origin_note)
     else:
-        importance = Importance.of(checkpoint.kind)
+        importance = Importance.of(checkpoint.kind, note=checkpoint.origin_note)
     return support.with_origin(Origin(importance, checkpoint.layout))
 
 

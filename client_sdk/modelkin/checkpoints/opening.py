@@ -24,16 +24,18 @@ def open_checkpoint(
 
     Args:
         path: a ``.safetensors`` file, an index (``*.safetensors.index.json``) of shards beside it,
-            or a folder that holds one checkpoint. A LoRA adapter, which has an
-            ``adapter_config.json`` beside it, is opened as a :class:`modelkin.checkpoints.Adapter`.
+            or a folder that holds one checkpoint; or a ``.gguf`` file, the first one of a split
+            model. A LoRA adapter, which has an ``adapter_config.json`` beside it, is opened as a
+            :class:`modelkin.checkpoints.Adapter`.
         exclude: shell patterns of names to leave out, such as ``"lm_head.*"``.
         limits: on what it may declare; None for the limits of the format alone.
         unmatched_ok: whether a pattern may match no name.
 
     Raises:
-        InvalidCheckpoint: not safetensors, damaged, incomplete, quantised, or without parameters; a
-            pattern without a match; more than ``limits`` allow; an adapter that is not LoRA, does
-            not fit its configuration, or has none.
+        InvalidCheckpoint: neither safetensors nor GGUF, damaged, incomplete, quantised safetensors,
+            or without parameters; a pattern without a match; more than ``limits`` allow; an adapter
+            that is not LoRA, does not fit its configuration, or has none.
+        MissingExtra: it is GGUF, and the package ``gguf`` is not installed.
         OSError: a file cannot be read.
     """
     stored = read_tensors(path, limits)

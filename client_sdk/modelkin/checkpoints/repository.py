@@ -3,7 +3,8 @@
 The hub, the command line and the SDK go by it, so that the same files give the same support. It
 follows what transformers and diffusers read by default: the top before folders, ``model`` before
 other names, one file before an index, an index before numbered shards, a plain file before its
-variants. No file is read here: the caller opens an index, and the rule says what follows from it.
+variants. Without safetensors, a repository's weights are its GGUF files, see :mod:`.gguf.choosing`.
+No file is read here: the caller opens an index, and the rule says what follows from it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from modelkin.checkpoints.candidates import (
     is_whole,
     shard_of,
 )
+from modelkin.checkpoints.gguf.choosing import choose_gguf, parts_of
 from modelkin.core.adapters import CONFIG_NAME
 from modelkin.core.file_formats import describe_unread, unread_rank
 from modelkin.core.quoting import quote
@@ -144,7 +146,7 @@ def choose(files: Iterable[str], where: str) -> Choice:
     files = list(files)
     folders = _folders(files, where)
     if not folders:
-        raise InvalidCheckpoint(f"{where} holds no safetensors file{_unread(files)}")
+        return _gguf_choice(files, where)
     nearest = min(len(folder.parts) for folder in folders)
     pipeline = _pipeline(files, folders)
     if pipeline is not None and len(pipeline.parts) <= nearest:
@@ -168,9 +170,11 @@ def choose_file(name: str, files: Iterable[str]) -> Choice:
         files: the names of all files of its folder.
 
     Raises:
-        InvalidCheckpoint: it is one of several shards.
+        InvalidCheckpoint: it is one of several shards, and not the first of a split GGUF file.
     """
     files = set(files)
+    if parts := parts_of(name, files):
+        return Choice("shards", name, shards=parts)
     names = frozenset(filter(is_weights, files)) | {name}
     beside = tuple(n for n in _BESIDE if n in files)
     shard = shard_of(name)
@@ -211,6 +215,16 @@ def components(
             f"has a safetensors file{_unread(files)}"
         )
     return found
+
+
+def _gguf_choice(files: Sequence[str], where: str) -> Choice:
+    """The choice of a repository without safetensors."""
+    found = choose_gguf(files, where)
+    if found is None:
+        raise InvalidCheckpoint(f"{where} holds no safetensors or GGUF file{_unread(files)}")
+    kind: Kind = "shards" if len(found.paths) > 1 else "file"
+    shards = found.paths if kind == "shards" else ()
+    return Choice(kind, found.paths[0], shards=shards, notes=found.notes)
 
 
 def _folders(files: Sequence[str], where: str) -> dict[PurePosixPath, list[str]]:

@@ -192,7 +192,7 @@ def plan_of(
     digest = None
     if base is not None and getattr(arguments, "space", None) is not None:
         digest = checkpoints.weights_digest(base, checkpoint.layout)
-    importance = Importance.of(kind, digest)
+    importance = Importance.of(kind, digest, checkpoint.origin_note)
     _check_kind(importance, space, base)
     return Plan(checkpoint, base, importance, rule)
 

@@ -21,7 +21,6 @@ _PICKLE: Final = f"a pickle may run whatever its maker wants: {_SAVE}"
 
 _UNREAD: Final = (
     ((".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".pdparams"), "a pickle, which is never"),
-    ((".gguf",), "GGUF, which is not"),
     ((".h5", ".hdf5", ".keras"), "of Keras, which is not"),
     ((".msgpack",), "of Flax, which is not"),
     ((".npz", ".npy"), "of NumPy, which is not"),

@@ -75,7 +75,10 @@ def test_a_whole_set_needs_no_index(files: list[str]) -> None:
         (["a.v1.safetensors", "a.v1.5.safetensors"], "several checkpoints"),
         (["x.fp16.safetensors", "x.fp8.safetensors"], "several checkpoints"),
         (["vae/model.safetensors", "unet/model.safetensors"], "in 'unet/', 'vae/': give one of"),
-        (["config.json"], "holds no safetensors file: save the weights as model.safetensors"),
+        (
+            ["config.json"],
+            "holds no safetensors or GGUF file: save the weights as model.safetensors",
+        ),
         (
             ["a.onnx", "b.h5", "pytorch_model.bin"],
             "'pytorch_model.bin' is a pickle, which is",
@@ -83,7 +86,7 @@ def test_a_whole_set_needs_no_index(files: list[str]) -> None:
         (["model.h5", "README.md"], "'model.h5' is of Keras"),
         (["rwkv.tar.gz"], "'rwkv.tar.gz' is an archive"),
         (["model.onnx"], "'model.onnx' is ONNX"),
-        ([".safetensors"], "no safetensors file"),
+        ([".safetensors"], "no safetensors or GGUF file"),
         (["m" * 256 + ".safetensors"], "more than 255 bytes"),
     ],
 )

@@ -17,9 +17,7 @@ from modelkin.checkpoints.header import CheckpointLimits, bad_checkpoint
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.quoting import quote
 
-__all__ = ["GGUF_SUFFIX", "read_gguf", "tensors_of"]
-
-GGUF_SUFFIX: Final = ".gguf"
+__all__ = ["read_gguf", "tensors_of"]
 
 _ROPE: Final = re.compile(r"(?:.*\.)?rope_(?:freqs|factors_long|factors_short)\.weight")
 """Tables that the converters compute from a configuration: no training changes them."""
@@ -216,7 +214,9 @@ def _remarks(model: _Model, kept: list[str], tables: list[str]) -> Iterator[str]
             f"tensors keep the names and the order that GGUF gives them, since those of the "
             f"architecture {quote(model.name)} are not known here: it compares with such files"
         )
+    elif len(kept) == 1:
+        yield f"1 tensor keeps the name that GGUF gives it: {quote(kept[0])}"
     elif kept:
-        yield (f"{len(kept)} tensors keep the names that GGUF gives them, such as {quote(kept[0])}")
+        yield f"{len(kept)} tensors keep the names that GGUF gives them, such as {quote(kept[0])}"
     if tables:
         yield f"tables of rotary positions are left out, such as {quote(tables[0])}"

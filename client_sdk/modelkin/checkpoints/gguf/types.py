@@ -17,7 +17,7 @@ from modelkin.checkpoints.header import bad_checkpoint
 from modelkin.core.quoting import quote
 from modelkin.errors import MissingExtra
 
-__all__ = ["QuantType", "load_gguf", "quant_type"]
+__all__ = ["QuantType", "load_gguf", "quant_type", "quant_types"]
 
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -94,7 +94,7 @@ def quant_type(number: int, tensor: str, where: str) -> QuantType:
         InvalidCheckpoint: there is no such type, or the package does not read it.
         MissingExtra: the package ``gguf`` is not installed.
     """
-    found = _types().get(number)
+    found = quant_types().get(number)
     if found is None:
         name = _REMOVED.get(number)
         what = f"type {number}" if name is None else f"{name}, which ggml has taken out"
@@ -112,7 +112,7 @@ def quant_type(number: int, tensor: str, where: str) -> QuantType:
 
 
 @cache
-def _types() -> dict[int, QuantType | str]:
+def quant_types() -> dict[int, QuantType | str]:
     """All types by number; those that the package cannot read by their names alone."""
     package = load_gguf()
     types: dict[int, QuantType | str] = {}

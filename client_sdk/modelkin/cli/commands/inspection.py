@@ -64,7 +64,8 @@ def _origin_rows(origin: Origin | None) -> dict[str, str]:
     """Rows for the origin of a support."""
     if origin is None or origin.importance is None:
         return {}
-    return {"importance": str(origin.importance)}
+    note = origin.importance.note
+    return {"importance": str(origin.importance), **({} if note is None else {"note": note})}
 
 
 def _inspect_signature(signature: Signature) -> Answer:
