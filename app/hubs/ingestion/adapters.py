@@ -59,7 +59,7 @@ def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapt
         SpaceMismatch: the source requires differences, and the base lacks a target.
         HubUnavailable: the hub cannot be asked for the base now.
     """
-    declared = made.revision.base_model or adapter.config.base or made.source.base_model
+    declared = made.revision.base_model or adapter.base_name or made.source.base_model
     base = made.base
     if not made.revision.base_model:
         base = base_of(fetching.hub, made.revision, None, declared)
@@ -67,7 +67,7 @@ def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapt
     revision = base.revision
     if revision is not None:
         try:
-            adapter.require_targets_in(fetching.outline(revision, "outline"))
+            adapter.targets_in(fetching.outline(revision, "outline"))
         except SpaceMismatch as error:
             reason = f"the base {revision_label(revision)} does not fit: {error}"
             if made.source.importance == "delta":

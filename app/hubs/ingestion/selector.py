@@ -147,7 +147,8 @@ class SupportSelector:
         """The space of adapters of the same base and targets, and the support to be selected."""
         source, base = made.source, made.base.name
         of = f"adapters of {base}" if base else "adapters of an unknown base"
-        importance = Importance("delta", None, f"LoRA {of}, by |BA|"[:MAX_NOTE_LENGTH])
+        about = f"{adapter.algorithm} {of}, by {adapter.measure}"
+        importance = Importance("delta", None, about[:MAX_NOTE_LENGTH])
         with self._database.reading() as session:
             target = self._resolver.find_adapters(
                 session, source.tenant, source.space, adapter.layout, source.exclude, base

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from modelkin.core.safetensors_header import BITS
 
-__all__ = ["BITS", "FLOATS", "UNREADABLE", "decode"]
+__all__ = ["BITS", "FLOATS", "INTEGERS", "UNREADABLE", "decode"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -83,14 +83,21 @@ FLOATS: Final[dict[str, Callable[[Bytes], npt.NDArray[Any]]]] = {
 """The types of parameters, and the functions that read their little-endian bytes."""
 
 
+INTEGERS: Final[dict[str, Callable[[Bytes], npt.NDArray[Any]]]] = {
+    f"{sign}{8 * size}": _plain(f"<{sign.lower()}{size}") for sign in "IU" for size in (1, 2, 4, 8)
+}
+"""The types of integers, which are no parameters by themselves."""
+
+
 def decode(raw: Bytes, dtype: str) -> npt.NDArray[Any]:
     """The values of a stretch of a tensor, exactly.
 
     Args:
         raw: whole elements, uint8, shape ``(n * itemsize,)``.
-        dtype: one of :data:`FLOATS`.
+        dtype: one of :data:`FLOATS` or :data:`INTEGERS`.
 
     Returns:
-        Shape ``(n,)``: float64 for ``F64``, else float32; it may share ``raw``'s memory.
+        Shape ``(n,)``: float64 for ``F64``, integers of their own type, else float32; it may share
+        ``raw``'s memory.
     """
-    return FLOATS[dtype](raw)
+    return (FLOATS.get(dtype) or INTEGERS[dtype])(raw)

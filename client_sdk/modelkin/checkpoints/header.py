@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from modelkin.core.file_formats import BEGINNING_BYTES
+from modelkin.core.foreign_json import decode_json
 from modelkin.core.safetensors_header import (
     LENGTH_BYTES,
     MAX_HEADER_BYTES,
@@ -23,6 +26,7 @@ __all__ = [
     "header_length",
     "parse_header",
     "read_header",
+    "read_metadata",
 ]
 
 
@@ -54,6 +58,20 @@ def read_header(path: Path) -> tuple[TensorEntry, ...]:
     with path.open("rb") as file:
         file.seek(LENGTH_BYTES)
         return parse_header(file.read(length), path.stat().st_size, path.name)
+
+
+class _Metadata(msgspec.Struct):
+    """What is read of a header for its metadata."""
+
+    metadata: dict[str, str] | None = msgspec.field(name="__metadata__", default=None)
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata of a file whose header was read before; raises OSError."""
+    length = header_length(path)
+    with path.open("rb") as file:
+        file.seek(LENGTH_BYTES)
+        return decode_json(file.read(length), _Metadata).metadata or {}
 
 
 def header_length(path: Path) -> int:

@@ -44,6 +44,7 @@ __all__ = [
     "PassObserver",
     "WrittenSupport",
     "default_rule",
+    "digest_of_base",
     "importance_chunks",
     "select_from_checkpoint",
     "weights_digest",
@@ -135,8 +136,8 @@ def select_from_checkpoint(
         base: for |w - base|; without it the importance is |w|.
         rule: how K is chosen; by default 5% of M, or 10% of an adapter's.
         observer: wraps the chunks of every pass.
-        base_digest: the result of ``weights_digest(base, checkpoint.layout)`` where the caller
-            knows it; by default it is computed, in one more pass over the base.
+        base_digest: the result of ``digest_of_base(base, checkpoint)`` where the caller knows it;
+            by default it is computed, in one more pass over the base.
 
     Raises:
         InvalidCheckpoint, SpaceMismatch: as :func:`importance_chunks`.
@@ -147,7 +148,7 @@ def select_from_checkpoint(
     rule = default_rule(checkpoint, base) if rule is None else rule
     support = select_from_chunks(chunks, checkpoint.num_parameters, rule)
     if base is not None:
-        base_digest = base_digest or weights_digest(base, checkpoint.layout)
+        base_digest = base_digest or digest_of_base(base, checkpoint)
         importance = Importance.of("delta", base_digest, checkpoint.origin_note)
     else:
         importance = Importance.of(checkpoint.kind, note=checkpoint.origin_note)
@@ -229,6 +230,23 @@ def weights_digest(checkpoint: Checkpoint, layout: Layout | None = None) -> str:
     return digest.result()
 
 
+def digest_of_base(base: Checkpoint, checkpoint: Checkpoint) -> str:
+    """The :func:`weights_digest` of a base, of the tensors that a checkpoint has.
+
+    Those that an adapter targets have the names and shapes that the adapter gives them.
+
+    Raises: as :func:`weights_digest`.
+    """
+    if not isinstance(checkpoint, Adapter):
+        return weights_digest(base, checkpoint.layout)
+    _require_weights(base)
+    digest = WeightsDigest()
+    targets = checkpoint.targets_in(base)
+    for spec, tensor in zip(checkpoint.layout.tensors, targets, strict=True):
+        digest.add(spec.name, spec.shape, tensor.stretches())
+    return digest.result()
+
+
 def _write(file: BinaryIO, chunks: Chunks, selection: LocatedSelection, folder: Path) -> str:
     with tempfile.TemporaryFile(dir=folder) as spool:
         parts = selected_indices(chunks, selection)
@@ -289,7 +307,7 @@ def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
     """Check that names and shapes agree; the error lists the first few that do not."""
     _require_weights(base)
     if isinstance(checkpoint, Adapter):
-        checkpoint.require_targets_in(base)
+        checkpoint.targets_in(base)
         return
     mine = {tensor.name: tensor.shape for tensor in checkpoint.tensors}
     theirs = {tensor.name: tensor.shape for tensor in base.tensors}

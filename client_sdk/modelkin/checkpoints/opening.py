@@ -1,4 +1,4 @@
-"""``open_checkpoint``: a checkpoint of weights, or a LoRA adapter, by what the files hold."""
+"""``open_checkpoint``: a checkpoint of weights, or an adapter, by what the files hold."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from modelkin.checkpoints.adapters import adapter_of, is_adapter, targets_of
+from modelkin.checkpoints.embeddings import refuse_embedding
 from modelkin.checkpoints.files import Checkpoint, checkpoint_of, matching, read_tensors
 from modelkin.checkpoints.header import CheckpointLimits
 
@@ -25,7 +26,8 @@ def open_checkpoint(
     Args:
         path: a ``.safetensors`` file, an index (``*.safetensors.index.json``) of shards beside it,
             or a folder that holds one checkpoint; or a ``.gguf`` file, the first one of a split
-            model. A LoRA adapter, which has an ``adapter_config.json`` beside it, is opened as a
+            model. An adapter (LoRA, LoHa, LoKr), as PEFT, diffusers, kohya's trainers or LyCORIS
+            save it, is opened as a
             :class:`modelkin.checkpoints.Adapter`.
         exclude: shell patterns of names to leave out, such as ``"lm_head.*"``.
         limits: on what it may declare; None for the limits of the format alone.
@@ -34,15 +36,19 @@ def open_checkpoint(
     Raises:
         InvalidCheckpoint: neither safetensors nor GGUF, damaged, incomplete, quantised safetensors,
             or without parameters; a pattern without a match; more than ``limits`` allow; an adapter
-            that is not LoRA, does not fit its configuration, or has none.
+            of another kind, or one that does not fit its configuration; an embedding of textual
+            inversion.
         MissingExtra: it is GGUF, and the package ``gguf`` is not installed.
         OSError: a file cannot be read.
     """
+    exclude = tuple(exclude)
     stored = read_tensors(path, limits)
     source, named = stored.source, stored.named
-    if is_adapter(source, named):
+    excluded = matching(named, exclude, source.name, unmatched_ok=True)
+    if is_adapter(source, named, excluded):
         config, targets = targets_of(source, named)
         excluded = matching(targets, exclude, source.name, unmatched_ok)
         return replace(adapter_of(path, source, config, targets, excluded), remarks=stored.remarks)
+    refuse_embedding(source, named)
     excluded = matching(named, exclude, source.name, unmatched_ok)
     return checkpoint_of(path, stored, excluded)

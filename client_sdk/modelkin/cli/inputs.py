@@ -191,7 +191,7 @@ def plan_of(
     _check_kind(Importance.of(kind), space, base)
     digest = None
     if base is not None and getattr(arguments, "space", None) is not None:
-        digest = checkpoints.weights_digest(base, checkpoint.layout)
+        digest = checkpoints.digest_of_base(base, checkpoint)
     importance = Importance.of(kind, digest, checkpoint.origin_note)
     _check_kind(importance, space, base)
     return Plan(checkpoint, base, importance, rule)

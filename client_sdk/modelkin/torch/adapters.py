@@ -1,4 +1,4 @@
-"""Supports of LoRA adapters in memory: PEFT models, or the state dicts that PEFT saves.
+"""Supports of adapters in memory: PEFT models, or the state dicts that trainers save.
 
 The factors are copied to this machine's memory, and the products are formed there, by the same code
 as for adapters on disk. So an adapter has the same support in memory and on disk, bit for bit.
@@ -7,7 +7,7 @@ as for adapters on disk. So an adapter has the same support in memory and on dis
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +17,13 @@ from modelkin.core.adapters import (
     DEFAULT_FRACTION,
     AdapterConfig,
     ArrayFactor,
+    Configs,
     Factor,
-    LowRankUpdate,
-    factor_of,
-    low_rank_updates,
+    Update,
+    adapter_updates,
+    is_of_adapter,
+    needs_config,
+    part_of,
 )
 from modelkin.core.importance import Importance, Origin, with_origin
 from modelkin.core.layout import Layout
@@ -32,22 +35,19 @@ from modelkin.torch.vector import is_sharded, wide_dtype
 
 __all__ = ["adapter_importance", "select_adapter_support"]
 
-_MARK: Final = "lora_"
-"""Part of the names of all tensors that belong to an adapter."""
-
 
 def adapter_importance(
     model: nn.Module | Mapping[str, Tensor], config: Any = None, *, adapter: str = "default"
 ) -> Tensor:
-    """|ΔW| = (α/r) |BA| of every parameter that a LoRA adapter targets.
+    """|ΔW| = (α/r) |BA| of every parameter that an adapter targets; LoHa's and LoKr's likewise.
 
     The result takes 4 bytes a parameter; :func:`select_adapter_support` needs only a block of it.
 
     Args:
-        model: a PEFT model, or a state dict with its factors, on any device. Only the tensors of an
-            adapter are read.
+        model: a PEFT model, or a state dict with factors by the names of PEFT, diffusers, kohya's
+            trainers or LyCORIS, on any device. Only the tensors of an adapter are read.
         config: the fields of ``adapter_config.json`` or PEFT's ``LoraConfig``; by default the
-            configuration of the model.
+            configuration of the model. Only factors as PEFT names them need one.
         adapter: the adapter's name, if the model has several.
 
     Returns:
@@ -55,8 +55,8 @@ def adapter_importance(
         targeted tensors alone, in the order of their names in the base.
 
     Raises:
-        InvalidCheckpoint: another adapter than LoRA, a variant whose differences are not BA, or
-            factors that do not fit; names the field and its value.
+        InvalidCheckpoint: another adapter than LoRA, LoHa and LoKr, a variant whose differences
+            are not BA, or factors that do not fit; names the field and its value.
         InvalidParameter: there is no configuration, or a factor is sharded or not of floats.
     """
     updates = _updates_of(model, config, adapter)
@@ -99,19 +99,36 @@ def select_adapter_support(
     return select_from_chunks(lambda: _blocks(updates), m, rule).with_origin(_origin(updates))
 
 
-def _updates_of(model: Any, config: Any, adapter: str) -> tuple[LowRankUpdate, ...]:
+def _updates_of(model: Any, config: Any, adapter: str) -> tuple[Update, ...]:
     named = model.state_dict() if isinstance(model, nn.Module) else model
     if not isinstance(named, Mapping):
         raise InvalidParameter(
             f"model must be a model or a state dict, not a {type(model).__name__}", field="model"
         )
     factors: dict[str, Factor] = {
-        name: _factor(name, tensor)
-        for name, tensor in named.items()
-        if _MARK in name and _adapter_in(name) in (None, adapter)
+        name: _factor(name, named[name]) for name in _names_of(named, adapter)
     }
     where = f"the adapter {adapter!a} of this {type(model).__name__}"
-    return low_rank_updates(factors, AdapterConfig.of(_fields(model, config, adapter)), where)
+    return adapter_updates(factors, _configs(model, config, adapter, factors), where)
+
+
+def _names_of(named: Mapping[str, Any], adapter: str) -> list[str]:
+    """The names of an adapter's tensors: its factors, and the alphas of their modules."""
+    parts = {name: part_of(name) for name in named}
+    modules = {part.module.name for part in parts.values() if part and part.algorithm}
+    return [
+        name
+        for name, part in parts.items()
+        if (part.adapter in (None, adapter) if part and part.algorithm else is_of_adapter(name))
+        or (part and not part.algorithm and part.module.name in modules)
+    ]
+
+
+def _configs(model: Any, config: Any, adapter: str, factors: Mapping[str, Factor]) -> Configs:
+    """The configuration of the factors; none where they need none."""
+    if config is None and isinstance(model, Mapping) and factors and not needs_config(factors):
+        return {}
+    return {"": AdapterConfig.of(_fields(model, config, adapter))}
 
 
 def _fields(model: Any, config: Any, adapter: str) -> Any:
@@ -129,12 +146,6 @@ def _fields(model: Any, config: Any, adapter: str) -> Any:
     return config if to_dict is None else to_dict()
 
 
-def _adapter_in(name: str) -> str | None:
-    """The adapter's name in the name of a factor, or None."""
-    found = factor_of(name)
-    return None if found is None else found.adapter
-
-
 @torch.no_grad()
 def _factor(name: str, tensor: Tensor) -> ArrayFactor:
     if is_sharded(tensor) or not tensor.is_floating_point():
@@ -146,15 +157,15 @@ def _factor(name: str, tensor: Tensor) -> ArrayFactor:
     return ArrayFactor(tensor.detach().to("cpu", wide_dtype(tensor)).numpy())
 
 
-def _blocks(updates: tuple[LowRankUpdate, ...]) -> Iterator[Floats]:
+def _blocks(updates: tuple[Update, ...]) -> Iterator[Floats]:
     for update in updates:
         yield from update.magnitudes()
 
 
-def _size(update: LowRankUpdate) -> int:
+def _size(update: Update) -> int:
     return update.shape[0] * update.shape[1]
 
 
-def _origin(updates: tuple[LowRankUpdate, ...]) -> Origin:
+def _origin(updates: tuple[Update, ...]) -> Origin:
     layout = Layout.of((update.name, update.shape) for update in updates)
     return Origin(Importance.of("delta"), layout)

@@ -133,12 +133,26 @@ def test_starts_that_leave_the_base_alone_are_taken(tmp_path: Path, start: objec
     [
         ({f"{Q}.lora_B.weight": None}, "'layers.0.q_proj' has no lora_B: the file is incomplete"),
         ({f"{Q}.lora_A.weight": np.ones((3, 16), "f4")}, "A has the rank 3 and B 4; save the"),
-        ({f"{Q}.lora_A.weight": np.ones((0, 16), "f4")}, "A has the rank 0 and B 4; save the"),
+        ({f"{Q}.lora_A.weight": np.ones((0, 16), "f4")}, "shape [0, 16]: gather them before they"),
+        (
+            {f"{Q}.lora_B.weight": np.ones(0, "f4")},
+            "shape [0]: gather them before they are",
+        ),
         (
             {f"{Q}.lora_A.weight": np.ones((4, 0), "f4")},
             "the factors of 'layers.0.q_proj' are empty",
         ),
-        ({f"{Q}.lora_A.weight": np.ones((4, 16, 3, 3), "f4")}, "as those of a convolution: only"),
+        ({f"{Q}.lora_A.weight": np.ones((4, 16, 3, 3), "f4")}, "[24, 4] of 'layers.0.q_proj' do"),
+        ({f"{Q}.lora_A.weight": np.ones(64, "f4")}, "lora_A [64] and lora_B [24, 4] of 'layers.0."),
+        (
+            {f"{Q}.alpha": np.ones((), "f4")},
+            "alpha beside it, and adapter_config.json says another",
+        ),
+        ({f"{Q}.hada_w1_a": np.ones((4, 4), "f4")}, "'layers.0.q_proj' has factors of two"),
+        (
+            {"base_model.model.other.alpha": np.ones((), "f4")},
+            "'other' has an alpha and no factors",
+        ),
         (
             {f"{Q}.lora_A.weight": np.ones((4, 16), "i1")},
             "q_proj.lora_A.weight' is I8: factors are",
@@ -233,9 +247,14 @@ ANY_JSON = st.recursive(
 @given(fields=st.dictionaries(st.sampled_from(sorted(CONFIG)), ANY_JSON, max_size=6))
 def test_no_configuration_raises_another_error(fields: dict[str, Any]) -> None:
     """Fuzzed fields, as JSON and as an object, are taken or refused."""
-    for make in (AdapterConfig.of, lambda each: AdapterConfig.from_json(json.dumps(each))):
+    for form in ("object", "JSON"):
         with suppress(InvalidCheckpoint):
-            config = make({**CONFIG, **fields})
+            given = {**CONFIG, **fields}
+            config = (
+                AdapterConfig.of(given)
+                if form == "object"
+                else AdapterConfig.from_json(json.dumps(given))
+            )
             config.require_patterns_for(["layers.0.q_proj"])
             assert np.isfinite(config.scale_of("layers.0.q_proj"))
 

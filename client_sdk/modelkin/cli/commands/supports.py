@@ -42,7 +42,7 @@ def support(arguments: argparse.Namespace) -> Answer:
     density = written.k / written.num_parameters
     kind = "|w|" if base is None else "|w - base|"
     if isinstance(checkpoint, Adapter):
-        kind = "|BA|"
+        kind = checkpoint.measure
     return Answer(
         text=(
             f"{arguments.output}: {written.k:,} of {written.num_parameters:,} parameters "

@@ -1,7 +1,7 @@
-"""``AdapterConfig``: the configuration of a LoRA adapter, ``adapter_config.json``, checked.
+"""``AdapterConfig``: the configuration of an adapter, ``adapter_config.json``, checked.
 
-Its fields are PEFT's. Whatever makes an adapter more than ``W + (α/r) BA`` is refused, by the name
-of its field: the product alone would be another model.
+Its fields are PEFT's, of LoRA, LoHa and LoKr. Whatever makes an adapter more than the product of
+its factors is refused, by the name of its field: the product alone would be another model.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from modelkin.core.adapters.names import Algorithm
 from modelkin.core.adapters.patterns import MAX_STEPS, ModulePattern, steps_of
+from modelkin.core.adapters.updates import MAX_SCALE
 from modelkin.core.foreign_json import decode_json, has_control_character, with_constants_as_texts
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
@@ -25,9 +27,10 @@ separates the tasks better than the .05 of other differences: docs/hubs.md."""
 
 MAX_CONFIG_BYTES: Final = 1 << 20
 _MAX_RANK: Final = 1 << 20
-_MAX_ALPHA: Final = 1e30
 _MAX_NAME_LENGTH: Final = 200
 _MERGE: Final = "merge it into its base (merge_and_unload) and give the merged model with its base"
+_ALGORITHMS: Final[dict[Any, Algorithm]] = {"LORA": "LoRA", "LOHA": "LoHa", "LOKR": "LoKr"}
+"""What is read, by ``peft_type``."""
 _FIELDS: Final = {
     "use_dora": f"DoRA rescales the rows of the sum: {_MERGE}",
     "modules_to_save": f"these modules are trained whole, not as factors: {_MERGE}",
@@ -57,6 +60,16 @@ _READ: Final = frozenset(
     }
 )
 """Fields that are checked one by one."""
+_OF_LYCORIS: Final = frozenset(
+    {
+        "alpha",  # which is checked, too
+        # They matter for the training alone.
+        *("rank_dropout", "module_dropout", "rank_dropout_scale", "init_weights"),
+        # They choose the shapes of factors, and the file has them.
+        *("use_effective_conv2d", "decompose_both", "decompose_factor"),
+    }
+)
+"""Fields that LoHa and LoKr have, and LoRA has not."""
 _HARMLESS: Final = frozenset(
     {
         # They matter for the beginning of the training alone, which init_lora_weights names.
@@ -76,17 +89,20 @@ _HARMLESS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class AdapterConfig:
-    """The configuration of a LoRA adapter.
+    """The configuration of an adapter.
 
     Attributes:
+        algorithm: LoRA, LoHa or LoKr.
         rank: r of the modules without one of their own; ``alpha`` likewise.
         rank_stabilized: whether the scale is α/√r instead of α/r (rsLoRA).
         transposed: whether the base stores weights as (in, out), as GPT-2 does.
         base: the name of the base model, as far as it is given.
         targets: the ends of the names of targeted modules; None if a regular expression names them.
         ranks, alphas: r and α of the modules that patterns name; the first that fits counts.
+        where: the name of the file for errors.
     """
 
+    algorithm: Algorithm
     rank: int
     alpha: float
     rank_stabilized: bool
@@ -95,6 +111,7 @@ class AdapterConfig:
     targets: tuple[str, ...] | None
     ranks: tuple[tuple[ModulePattern, int], ...]
     alphas: tuple[tuple[ModulePattern, float], ...]
+    where: str = CONFIG_NAME
 
     @classmethod
     def from_json(cls, data: bytes | str) -> AdapterConfig:
@@ -109,19 +126,34 @@ class AdapterConfig:
         return cls.of(fields)
 
     @classmethod
-    def of(cls, fields: Any) -> AdapterConfig:
-        """The configuration with these fields, those of PEFT's ``LoraConfig``.
+    def of(cls, fields: Any, where: str = CONFIG_NAME) -> AdapterConfig:
+        """The configuration with these fields, those of PEFT's ``LoraConfig`` and its like.
+
+        Args:
+            where: the name of the file for errors.
 
         Raises:
-            InvalidCheckpoint: it is not of a LoRA adapter whose differences are (α/r) BA; names the
-                field, its value and what to do.
+            InvalidCheckpoint: it is not of an adapter whose differences its factors make; names
+                the field, its value and what to do.
         """
+        try:
+            return cls._of(fields, where)
+        except InvalidCheckpoint as error:
+            if where == CONFIG_NAME:
+                raise
+            told = str(error).removeprefix(f"{CONFIG_NAME}: ")
+            raise InvalidCheckpoint(f"{where}: {told}") from None
+
+    @classmethod
+    def _of(cls, fields: Any, where: str) -> AdapterConfig:
         if not isinstance(fields, Mapping):
             raise _bad(f"it is not an object of fields but a {type(fields).__name__}")
-        _check_kind(fields)
+        algorithm = _algorithm(fields)
+        alpha = "lora_alpha" if algorithm == "LoRA" else "alpha"
         return cls(
+            algorithm=algorithm,
             rank=_rank("r", fields.get("r")),
-            alpha=_alpha("lora_alpha", fields.get("lora_alpha")),
+            alpha=_alpha(alpha, fields.get(alpha)),
             rank_stabilized=_flag(fields, "use_rslora"),
             transposed=_flag(fields, "fan_in_fan_out"),
             base=_base(fields.get("base_model_name_or_path")),
@@ -134,6 +166,7 @@ class AdapterConfig:
                 (pattern, _alpha(field, value))
                 for pattern, field, value in _patterns(fields, "alpha_pattern")
             ),
+            where=where,
         )
 
     def require_patterns_for(self, modules: Iterable[str]) -> None:
@@ -175,10 +208,13 @@ class AdapterConfig:
         )
 
 
-def _check_kind(fields: Mapping[str, Any]) -> None:
+def _algorithm(fields: Mapping[str, Any]) -> Algorithm:
+    """The algorithm, where the fields leave nothing but its factors."""
     kind = fields.get("peft_type")
-    if getattr(kind, "value", kind) != "LORA":
-        raise _field("peft_type", kind, "only adapters of type LORA can be compared")
+    kind = getattr(kind, "value", kind)
+    algorithm = _ALGORITHMS.get(kind) if isinstance(kind, str) else None
+    if algorithm is None:
+        raise _field("peft_type", kind, "only adapters of type LORA, LOHA, LOKR can be compared")
     for name, why in _FIELDS.items():
         if fields.get(name):
             raise _field(name, fields[name], why)
@@ -186,15 +222,17 @@ def _check_kind(fields: Mapping[str, Any]) -> None:
     if bias not in (None, "none"):
         raise _field("bias", bias, f"biases are trained beside the factors: {_MERGE}")
     _check_start(fields.get("init_lora_weights"))
+    known = _HARMLESS | _READ | (frozenset() if algorithm == "LoRA" else _OF_LYCORIS)
     for name, value in fields.items():
         if not isinstance(name, str):
             raise _bad(f"the name of a field is {quote(name)}")
-        if value and name not in _HARMLESS | _READ:
+        if value and name not in known:
             raise _field(
                 name,
                 value,
                 f"this field is not known here, and may make it more than its factors: {_MERGE}",
             )
+    return algorithm
 
 
 def _check_start(start: Any) -> None:
@@ -218,7 +256,7 @@ def _rank(name: str, value: Any) -> int:
 
 def _alpha(name: str, value: Any) -> float:
     number = type(value) in (int, float)
-    if not number or not (0 < abs(value) <= _MAX_ALPHA):
+    if not number or not (0 < abs(value) <= MAX_SCALE):
         raise _field(name, value, "an alpha is a number other than 0")
     return float(value)
 

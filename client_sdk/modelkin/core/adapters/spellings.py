@@ -1,0 +1,200 @@
+"""The names of the modules that adapters target, whichever trainer wrote them.
+
+kohya's trainers write ``lora_unet_down_blocks_0_attentions_0_...``, without dots. Where all words
+of such a name are known, those of UNets and text encoders, it gets the dots back that it has in
+diffusers. Blocks of UNets that are numbered as in Stable Diffusion's own code get diffusers'
+numbers. All other names that lost their dots stay without.
+
+Source: diffusers, ``loaders/lora_conversion_utils.py``, for the numbers of blocks and the prefixes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+__all__ = ["Module", "component_of", "flat_name", "module_of"]
+
+_WRAPPERS: Final = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+"""What ``torch.compile``, FSDP and activation checkpointing put into names, at any place."""
+_PEFT: Final = "base_model.model."
+_OUTER: Final = re.compile(r"(?:module\.|base_model\.model\.)+")
+"""What DataParallel and PEFT put before names."""
+
+_COMPONENTS: Final = {
+    **{f"{name}.": name for name in ("unet", "transformer", "prior")},
+    **{f"{name}.": name for name in ("text_encoder", "text_encoder_2", "text_encoder_3")},
+    "model.diffusion_model.": "unet",
+    "diffusion_model.": "unet",
+    "text_encoders.clip_l.transformer.": "text_encoder",
+    "text_encoders.clip_g.transformer.": "text_encoder_2",
+}
+"""The components of pipelines, by what stands before the names of their modules."""
+_FLAT_COMPONENTS: Final = {
+    "lora_unet_": "unet",
+    "lora_transformer_": "transformer",
+    "lora_prior_": "prior",
+    "lora_te_": "text_encoder",
+    "lora_te1_": "text_encoder",
+    "lora_te2_": "text_encoder_2",
+    "lora_te3_": "text_encoder_3",
+}
+"""The same of names without dots."""
+_NATIVE: Final = ("model.diffusion_model.", "diffusion_model.")
+"""What stands before the names that a model has in its authors' code."""
+_UNET_BLOCKS: Final = ("down_blocks.", "mid_block.", "up_blocks.")
+"""How the modules of diffusers' UNets begin, and those of no other network."""
+
+_NO_COMPONENT: Final = "transformer.h."
+"""How the blocks of GPT-2 and its like begin."""
+
+_WORDS: Final = frozenset(
+    {
+        # of UNets and transformers of diffusers
+        *("down_blocks", "up_blocks", "mid_block", "transformer_blocks"),
+        *("single_transformer_blocks", "attentions", "resnets", "downsamplers", "upsamplers"),
+        *("attn", "attn1", "attn2", "to_q", "to_k", "to_v", "to_out", "to_add_out"),
+        *("add_q_proj", "add_k_proj", "add_v_proj", "proj_in", "proj_out", "proj_mlp", "ff"),
+        *("ff_context", "net", "proj", "conv", "conv1", "conv2", "conv_in", "conv_out"),
+        *("conv_shortcut", "time_emb_proj", "time_embedding", "add_embedding", "linear"),
+        *("linear_1", "linear_2", "norm", "norm1", "norm2", "norm1_context", "norm_out"),
+        *("context_embedder", "x_embedder", "time_text_embed", "timestep_embedder"),
+        *("guidance_embedder", "text_embedder"),
+        # of UNets in Stable Diffusion's own code
+        *("input_blocks", "middle_block", "output_blocks", "in_layers", "out_layers"),
+        *("emb_layers", "skip_connection", "op", "time_embed", "label_emb", "out"),
+        # of text encoders, CLIP and T5
+        *("text_model", "encoder", "layers", "self_attn", "q_proj", "k_proj", "v_proj"),
+        *("out_proj", "mlp", "fc1", "fc2", "embeddings", "token_embedding"),
+        *("position_embedding", "text_projection", "block", "layer", "SelfAttention"),
+        *("DenseReluDense", "q", "k", "v", "o", "wi", "wo", "wi_0", "wi_1"),
+    }
+)
+"""The parts of module names, of which some have underscores of their own."""
+_LONGEST: Final = max(word.count("_") + 1 for word in _WORDS)
+
+_LAYERS_A_BLOCK: Final = 3
+"""Two layers and what follows them, in all UNets that Stable Diffusion was released with."""
+_RESNET: Final = {
+    "in_layers.0": "norm1",
+    "in_layers.2": "conv1",
+    "emb_layers.1": "time_emb_proj",
+    "out_layers.0": "norm2",
+    "out_layers.3": "conv2",
+    "skip_connection": "conv_shortcut",
+}
+_SINGLE: Final = {
+    "input_blocks.0.0": "conv_in",
+    "time_embed.0": "time_embedding.linear_1",
+    "time_embed.2": "time_embedding.linear_2",
+    "label_emb.0.0": "add_embedding.linear_1",
+    "label_emb.0.2": "add_embedding.linear_2",
+    "out.2": "conv_out",
+}
+_MIDDLE: Final = {"0": "resnets.0", "1": "attentions.0", "2": "resnets.1"}
+_NUMBERED: Final = re.compile(r"(input_blocks|output_blocks)\.(\d{1,3})\.([012])\.(.+)")
+_IN_THE_MIDDLE: Final = re.compile(r"middle_block\.([012])\.(.+)")
+
+
+class Module(NamedTuple):
+    """A module that an adapter targets.
+
+    Attributes:
+        name: its name in the base, behind the component of a pipeline if the file tells one.
+        component: that component; None where PEFT has saved the adapter of one model.
+        inner: its name within the component, as the file has it.
+    """
+
+    name: str
+    component: str | None
+    inner: str
+
+
+def module_of(spelled: str) -> Module:
+    """The module of this name in a file, without the name of the factor behind it."""
+    bare = _without_wrappers(spelled)
+    outer = _OUTER.match(bare)
+    name = bare[outer.end() :] if outer else bare
+    of_peft = outer is not None and _PEFT in outer[0]
+    flat = next((p for p in _FLAT_COMPONENTS if name.startswith(p) and "." not in name), None)
+    if flat is not None:
+        rest, component = name.removeprefix(flat), _FLAT_COMPONENTS[flat]
+        return Module(f"{component}.{_as_in_diffusers(_with_dots(rest) or rest)}", component, rest)
+    if name.startswith(_UNET_BLOCKS):
+        return Module(f"unet.{name}", None if of_peft else "unet", name)
+    prefix = next((p for p in _COMPONENTS if name.startswith(p)), None)
+    if prefix is None or name.startswith(_NO_COMPONENT):
+        return Module(name, None, name)
+    rest, component = name.removeprefix(prefix), _COMPONENTS[prefix]
+    if of_peft:
+        return Module(f"{component}.{_as_in_diffusers(rest)}", None, name)
+    inner = rest
+    if prefix in _NATIVE:  # kohya's names of the same modules have no dots
+        rest = rest if _with_dots(flat_name(rest)) == rest else flat_name(rest)
+    return Module(f"{component}.{_as_in_diffusers(rest)}", component, inner)
+
+
+def component_of(name: str) -> str | None:
+    """The component of a pipeline that the name of a module in the base begins with."""
+    first, dot, _ = name.partition(".")
+    return first if dot and f"{first}." in _COMPONENTS else None
+
+
+def flat_name(name: str) -> str:
+    """A name without its dots, in which all spellings of a module agree."""
+    return name.replace(".", "_")
+
+
+def _without_wrappers(name: str) -> str:
+    for wrapper in _WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name.replace("__orig_mod_", "_")  # as kohya's trainers write that of torch.compile
+
+
+def _with_dots(flat: str) -> str | None:
+    """A name with its dots, the longest known words first; None if a word is not known."""
+    pieces, words, at = flat.split("_"), [], 0
+    while at < len(pieces):
+        for end in range(min(at + _LONGEST, len(pieces)), at, -1):
+            word = "_".join(pieces[at:end])
+            if word in _WORDS or word.isdecimal():
+                break
+        else:
+            return None
+        words.append(word)
+        at = end
+    return ".".join(words)
+
+
+def _as_in_diffusers(name: str) -> str:
+    """A module of a UNet with the number that its block has in diffusers."""
+    if name in _SINGLE:
+        return _SINGLE[name]
+    if found := _IN_THE_MIDDLE.fullmatch(name):
+        return f"mid_block.{_MIDDLE[found[1]]}.{_RESNET.get(found[2], found[2])}"
+    if found := _NUMBERED.fullmatch(name):
+        return _BLOCKS[found[1]](int(found[2]), found[3], found[4])
+    return name
+
+
+def _down(number: int, inner: str, rest: str) -> str:
+    block, layer = divmod(number - 1, _LAYERS_A_BLOCK)
+    if rest == "op":
+        return f"down_blocks.{block}.downsamplers.0.conv"
+    kind = "resnets" if inner == "0" else "attentions"
+    return f"down_blocks.{block}.{kind}.{layer}.{_RESNET.get(rest, rest)}"
+
+
+def _up(number: int, inner: str, rest: str) -> str:
+    block, layer = divmod(number, _LAYERS_A_BLOCK)
+    if rest == "conv":
+        return f"up_blocks.{block}.upsamplers.0.conv"
+    kind = "resnets" if inner == "0" else "attentions"
+    return f"up_blocks.{block}.{kind}.{layer}.{_RESNET.get(rest, rest)}"
+
+
+_BLOCKS: Final[dict[str, Callable[[int, str, str], str]]] = {
+    "input_blocks": _down,
+    "output_blocks": _up,
+}
