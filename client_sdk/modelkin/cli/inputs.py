@@ -15,6 +15,7 @@ from typing import TypeAlias
 from modelkin import checkpoints
 from modelkin._terminal_text import one_line
 from modelkin.checkpoints import Adapter, Checkpoint
+from modelkin.checkpoints.importance import digest_of_base
 from modelkin.cli.progress import Bar
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
@@ -191,7 +192,7 @@ def plan_of(
     _check_kind(Importance.of(kind), space, base)
     digest = None
     if base is not None and getattr(arguments, "space", None) is not None:
-        digest = checkpoints.digest_of_base(base, checkpoint)
+        digest = digest_of_base(base, checkpoint)
     importance = Importance.of(kind, digest, checkpoint.origin_note)
     _check_kind(importance, space, base)
     return Plan(checkpoint, base, importance, rule)
