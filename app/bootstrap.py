@@ -66,6 +66,7 @@ from app.models.spaces.service import SpaceService
 from app.models.spaces.support_sizes import SupportSizeService
 from app.models.subspaces.index import SubspaceIndex
 from app.models.subspaces.service import SubspaceService
+from app.models.weights.service import WeightsService
 from app.operations.maintenance import jobs as maintenance
 from app.operations.maintenance.blob_cleanup import BlobCleanup
 from app.operations.maintenance.blob_sizes import BlobSizes
@@ -226,6 +227,7 @@ def _add_catalog(services: Container, stores: Stores) -> None:
         ModelWriter(blobs, recorder, stores.sketches, services[Outbox], services[QuotaService])
     )
     services.add(BatchService(database, writer))
+    services.add(WeightsService(services[Outbox]))
     services.add(SharedCommits(database, writer))
     services.add(RevisionService(database, blobs))
     services.add(PatchService(reader))
@@ -271,6 +273,7 @@ def _add_hubs(services: Container, stores: Stores) -> None:
                 Sizes(services[SupportSizeService], settings.max_ingested_indices),
             ),
             services[ModelWriter],
+            services[WeightsService],
             services[QuotaService],
         )
     )

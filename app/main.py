@@ -40,6 +40,7 @@ from app.models.index.registry import IndexRegistry
 from app.models.learngenes import endpoints as learngenes
 from app.models.spaces.endpoints import spaces, support_sizes
 from app.models.subspaces import endpoints as subspaces
+from app.models.weights import endpoints as weights
 from app.operations.maintenance import endpoints as maintenance
 from app.operations.observability import health, metrics
 from app.operations.observability.metrics import Metrics
@@ -67,6 +68,7 @@ __all__ = ["ENDPOINTS", "create_app", "described_routes", "make_routers"]
 ENDPOINTS: Final[tuple[Routes | APIRouter, ...]] = (
     *(spaces.routes, support_sizes.routes, supports.routes, signatures.routes),
     *(sketches.routes, subspaces.routes, batches.routes, models.routes, revisions.routes),
+    *(weights.routes, weights.duplicate_routes),
     *(neighbors.routes, donors.routes, graph.routes, maps.routes, lineage.routes, tensors.routes),
     *(similarity.routes, public_settings.routes, public_queries.routes),
     *(maintenance.routes, jobs.routes, clusterings.routes, learngenes.routes, merges.routes),

@@ -28,6 +28,7 @@ __all__ = [
     "MERGE_COMPLETED",
     "MERGE_FAILED",
     "MERGE_JOINING",
+    "MODEL_DUPLICATE",
     "NEIGHBORS_CHANGED",
     "SUPPORT_STORED",
     "Outbox",
@@ -43,6 +44,7 @@ MERGE_JOINING: Final = "merge.joining"
 MERGE_COMPLETED: Final = "merge.completed"
 MERGE_FAILED: Final = "merge.failed"
 LEARNGENE_PUBLISHED: Final = "learngene.published"
+MODEL_DUPLICATE: Final = "model.duplicate"
 DECLARED: Final = "base.declared"
 """A model declares another base, or its base has another content.
 
@@ -60,6 +62,7 @@ _SUBSCRIBED_TYPES: Final = {
     MERGE_COMPLETED: (MERGE_COMPLETED,),
     MERGE_FAILED: (MERGE_FAILED,),
     LEARNGENE_PUBLISHED: (LEARNGENE_PUBLISHED,),
+    MODEL_DUPLICATE: (MODEL_DUPLICATE,),
 }
 """The subscribed types, by event type, that an event may lead to. Without one, none is written."""
 

@@ -33,11 +33,12 @@ EventType = Literal[
     "merge.completed",
     "merge.failed",
     "learngene.published",
+    "model.duplicate",
 ]
 
 
 Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH), AfterValidator(refuse_nul)]
-Events = Annotated[list[EventType], Field(min_length=1, max_length=8)]
+Events = Annotated[list[EventType], Field(min_length=1, max_length=9)]
 
 
 class _Fields(RequestModel):

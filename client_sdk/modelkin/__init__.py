@@ -90,7 +90,15 @@ if TYPE_CHECKING:
     from modelkin.types.lineages import Kin, Lineage, LineageFinding, LineageLink
     from modelkin.types.maps import ModelMap
     from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
-    from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
+    from modelkin.types.models import (
+        BulkItem,
+        BulkResult,
+        BulkSummary,
+        DuplicateModel,
+        DuplicateWeights,
+        ModelInfo,
+        StatedWeights,
+    )
     from modelkin.types.paging import UNCHANGED
     from modelkin.types.public import (
         PublicNeighbor,
@@ -139,6 +147,8 @@ __all__ = [
     "Donor",
     "DonorExplanation",
     "Donors",
+    "DuplicateModel",
+    "DuplicateWeights",
     "FewSamplesWarning",
     "Graph",
     "GraphEdge",
@@ -198,6 +208,7 @@ __all__ = [
     "SpaceMismatch",
     "SpaceTensors",
     "SplitClient",
+    "StatedWeights",
     "StopList",
     "Subscription",
     "Subspace",

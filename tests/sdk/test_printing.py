@@ -35,9 +35,17 @@ from modelkin.types.search import Neighbor, Neighbors, SimilarityMatrix
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 ROW_TYPES = {
     *("BlockAngles", "BulkItem", "BulkResult", "Cluster", "ClusterQuality", "DeliveryAttempt"),
-    *("Donor", "DonorExplanation", "GraphEdge", "GraphNode", "HttpsFile", "HubFile"),
+    *(
+        "Donor",
+        "DonorExplanation",
+        "DuplicateModel",
+        "GraphEdge",
+        "GraphNode",
+        "HttpsFile",
+        "HubFile",
+    ),
     *("JobProgress", "Kin", "LearngeneTensor", "LineageLink", "MergeParty", "MlflowFile"),
-    "LineageFinding",
+    *("DuplicateModel", "LineageFinding"),
     *("Neighbor", "Page", "PublicNeighbor", "Revision"),
     *("SignatureSpec", "SimilarityBaseline", "StopList"),
     *("SubspaceSpec", "SupportSizePolicy", "TensorOverlap", "TensorSummary", "Vote"),

@@ -16,7 +16,8 @@ PUBLIC = """
     BlockAngles BulkItem
     BulkResult BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
     ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
-    Donors FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
+    Donors DuplicateModel DuplicateWeights
+    FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
     InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout Learngene LearngeneInfo
     LearngeneMismatch LearngeneTensor Lineage LineageFinding LineageLink MediaTypeError Merge Merged
     MergeInfo MergeParty MissingExtra MlflowFile ModelInfo ModelMap ModelkinError
@@ -26,7 +27,8 @@ PUBLIC = """
     RateLimitError RequestTooLargeError Revision Revisions Selection ServerError
     Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch
-    SpaceTensors SplitClient StopList Subscription Subspace SubspaceSpec Support SupportSize
+    SpaceTensors SplitClient StatedWeights
+    StopList Subscription Subspace SubspaceSpec Support SupportSize
     SupportSizePolicy
     TensorOverlap TensorSpec TensorSummary UNCHANGED UnprocessableEntityError UnstableSupportWarning
     Vote __version__ affinity fit_subspace layout_of ordered_similarity principal_angles

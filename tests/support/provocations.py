@@ -84,6 +84,13 @@ _JOIN = {
 _MERGE = {"members": ["full"], "min_members": 1}
 _MANIFEST = manifest_of(gene())
 _LONG_MANIFEST = manifest_of(gene(0, **{f"{at:0>900}": (1,) for at in range(20)}))
+_WEIGHTS = {
+    "digest": "sha256:" + 64 * "0",
+    "tensors": {"w": 32 * "0"},
+    "files": 1,
+    "size": 12,
+    "dtypes": {"F32": 3},
+}
 SUBSCRIPTION = {"url": URL, "events": ["support.stored"]}
 
 VALID: Mapping[str, Request] = {
@@ -96,6 +103,7 @@ VALID: Mapping[str, Request] = {
     "put_subspace": _SUBSPACE,
     "get_subspace": {"at": {"space": "data"}},
     "put_batch": typed("application/jsonl", b'{"model":"org/c"}\n'),
+    "put_weights": {"json": _WEIGHTS},
     "update_model": {"json": {"tags": ["t"]}},
     "get_neighbors": {"params": {"model": "full"}},
     "find_neighbors": _SUPPORT,
@@ -194,6 +202,12 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
         (name, "learngene_not_found"): {"at": {"cluster": "99"}}
         for name in ("get_learngene", "get_learngene_file", "delete_learngene")
     },
+    ("put_weights", "conflict"): {"json": {**_WEIGHTS, "revision": 99}},
+    ("get_weights", "weights_not_found"): {"at": {"model": "alone"}},
+    ("list_duplicates", "invalid_name"): {"params": {"space": "!"}},
+    ("list_duplicates", "space_not_found"): {"params": {"space": "none"}},
+    ("list_duplicates", "model_not_found"): {"params": {"space": "s", "model": "none"}},
+    ("list_duplicates", "invalid_parameter"): {"params": {"model": "full"}},
     ("create_space", "invalid_name"): {"json": {"name": "!", "num_parameters": M}},
     ("create_space", "invalid_layout"): {"json": {"name": "new", "layout": 2 * _TENSOR}},
     ("create_space", "invalid_signature"): {

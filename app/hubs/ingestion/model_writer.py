@@ -32,6 +32,7 @@ from app.models.catalog.repositories import models
 from app.models.catalog.writer import ModelWriter
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
+from app.models.weights.service import WeightsService
 
 __all__ = ["IngestWriter", "note"]
 
@@ -39,8 +40,9 @@ __all__ = ["IngestWriter", "note"]
 class IngestWriter:
     """Store an ingested model and record its sync."""
 
-    def __init__(self, models: ModelWriter) -> None:
+    def __init__(self, models: ModelWriter, weights: WeightsService) -> None:
         self._models = models
+        self._weights = weights
 
     def store(
         self,
@@ -70,6 +72,10 @@ class IngestWriter:
         difference_facts = _difference_facts(made, prepared, selection)
         stored = [self._store(session, made, part, difference_facts, notes) for part in prepared]
         first, result = prepared[0], stored[0]
+        if made.weights is not None:  # of two supports of one file, that of its weights has them
+            self._weights.state(
+                session, first.placed.space, made.name, made.weights, stated_by="hub"
+            )
         if first.importance == "weight" and result.status == "created":
             space = first.placed.space
             source_models.request_resync_of_derivatives(session, made.source.id, space, made.name)

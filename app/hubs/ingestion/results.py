@@ -14,6 +14,7 @@ from app.hubs.records import ImportanceName
 from app.hubs.service import OpenSource
 from app.models.catalog.puts import PreparedSupport
 from modelkin.core.support import Support
+from modelkin.core.weights import Weights
 
 __all__ = ["IngestResult", "PreparedModel", "SelectedModel"]
 
@@ -28,6 +29,7 @@ class IngestResult:
     Attributes:
         name: the model's name, on the hub and here; ``moved_from`` the previous one.
         adapter: whether the model is a LoRA adapter.
+        weights: the digests of its weights; None before they were read.
     """
 
     source: OpenSource
@@ -38,6 +40,7 @@ class IngestResult:
     base: Base
     job: str
     adapter: bool = False
+    weights: Weights | None = None
 
     @property
     def recipe(self) -> str:

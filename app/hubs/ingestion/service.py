@@ -40,9 +40,11 @@ from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, Progress
 from app.models.catalog.puts import Put
 from app.models.catalog.writer import ModelWriter
+from app.models.weights.service import WeightsService
 from app.tenancy.quotas.service import QuotaService
 from modelkin._validation import check_model_name
-from modelkin.checkpoints import Adapter, Checkpoint
+from modelkin.checkpoints import Adapter, Checkpoint, weights_of
+from modelkin.core.weights import Weights
 from modelkin.errors import JobFailed, ModelkinError, SpaceMismatch
 
 __all__ = ["IngestionService"]
@@ -92,6 +94,7 @@ class IngestionService:
         downloads: Downloads,
         selector: SupportSelector,
         models: ModelWriter,
+        weights: WeightsService,
         quotas: QuotaService,
     ) -> None:
         self._database = database
@@ -100,7 +103,7 @@ class IngestionService:
         self._downloads = downloads
         self._selector = selector
         self._models = models
-        self._writer = IngestWriter(models)
+        self._writer = IngestWriter(models, weights)
         self._quotas = quotas
 
     def execute(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
@@ -179,6 +182,7 @@ class IngestionService:
                 exclude=self._selector.exclude(made),
             )
             checkpoint = fetching.fetch(made.revision, "model")
+            made = replace(made, weights=_weights(checkpoint, progress))
             fetching.on_progress = partial(downloaded, "its base")
             if isinstance(checkpoint, Adapter):
                 made, base = with_targets(fetching, made, checkpoint), None
@@ -281,6 +285,12 @@ def _with_base(
         return replace(made, base=replace(made.base, reason=str(error))), None
     except LACKING as error:
         return replace(made, base=made.base.without(error, revision.name, made.revision)), None
+
+
+def _weights(checkpoint: Checkpoint, progress: Progress) -> Weights:
+    """The digests of all weights of a checkpoint, in one pass over it."""
+    total = sum(tensor.size for tensor in checkpoint.stored)
+    return weights_of(checkpoint, lambda done: progress(done, total, "reading its weights"))
 
 
 def _notes(made: IngestResult, reason: str | None, checkpoint: Checkpoint) -> list[str]:

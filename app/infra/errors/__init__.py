@@ -20,6 +20,7 @@
     │   ├── ClusterNotFound                a clustering has no cluster of this id
     │   ├── MapNotFound                    of a space of which none was drawn
     │   ├── LearngeneNotFound              a cluster has none, or none of this version
+    │   ├── WeightsNotFound                nobody stated those of the model
     │   ├── JobNotFound
     │   ├── KeyNotFound
     │   ├── MergeNotFound
@@ -90,6 +91,7 @@ from app.infra.errors.absences import (
     SourceNotFound,
     SpaceNotFound,
     SubscriptionNotFound,
+    WeightsNotFound,
 )
 from app.infra.errors.conflicts import (
     Conflict,
@@ -187,6 +189,7 @@ __all__ = [
     "StorageFull",
     "SubscriptionDisabled",
     "SubscriptionNotFound",
+    "WeightsNotFound",
     "SupportExists",
     "SupportMissing",
     "SupportRequired",

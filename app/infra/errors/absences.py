@@ -21,6 +21,7 @@ __all__ = [
     "SourceNotFound",
     "SpaceNotFound",
     "SubscriptionNotFound",
+    "WeightsNotFound",
 ]
 
 
@@ -76,6 +77,12 @@ class LearngeneNotFound(NotFound):
     """The cluster has no learngene, or none of this version."""
 
     code = "learngene_not_found"
+
+
+class WeightsNotFound(NotFound):
+    """Nobody stated the weights that the model's support was made from."""
+
+    code = "weights_not_found"
 
 
 class JobNotFound(NotFound):

@@ -28,12 +28,15 @@ from app.models.catalog.revisions import RevisionService
 from app.models.spaces.dependencies import SpaceName
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.service import SpaceService
+from app.models.weights.service import WeightsService
+from app.models.weights.wording import form
 from app.search.service import SearchService
 from app.tenancy.auth.dependencies import ReadingContext
 from app.ui import programs
 from app.ui.charts import drift_chart
 from app.ui.rendering import PageRoutes, render
 from modelkin.types.lineages import Lineage, LineageFinding
+from modelkin.types.models import DuplicateModel
 from modelkin.types.paging import Page
 
 __all__ = ["routes"]
@@ -71,6 +74,7 @@ def model(
     revisions: Service[RevisionService],
     clusterings: Service[ClusteringService],
     labels: Service[LabelCache],
+    weights: Service[WeightsService],
     space_name: SpaceName,
     request: Request,
     name: ModelName,
@@ -98,6 +102,7 @@ def model(
                 session, space, subject, DonorRequest(k=_MAX_DONORS), context.deadline
             ),
             lineage=lineage,
+            copies=_copies(weights, session, space, shown),
             derivatives=derivatives.items,
             measured=measured,
             more_derivatives=derivatives.next_cursor is not None,
@@ -131,6 +136,30 @@ def _derivatives(
     return audit.page(
         session, space, limit=_MAX_DERIVATIVES, cursor=None, wanted=wanted, deadline=deadline
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The models with the weights of the shown one.
+
+    Attributes:
+        form: the form of its files where it is not that of the first of the others.
+    """
+
+    others: tuple[DuplicateModel, ...]
+    form: str
+
+
+def _copies(
+    weights: WeightsService, session: Reader, space: SpaceRecord, model: ModelRecord
+) -> Copies | None:
+    """The exact copies of a model; None where it has none, or nobody stated its weights."""
+    found = weights.copies(session, space, model)
+    if found is None:
+        return None
+    own = next((each for each in found if each.model == model.name), found[0])
+    others = tuple(each for each in found if each.model != model.name)
+    return Copies(others, form(own, others[0]))
 
 
 @dataclass(frozen=True, slots=True)

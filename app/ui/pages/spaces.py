@@ -18,6 +18,7 @@ from app.models.learngenes.service import LearngeneService
 from app.models.spaces.dependencies import SpaceName
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.service import SpaceService
+from app.models.weights.service import WeightsService
 from app.search.public.records import STEPS
 from app.search.public.service import PublicSpaceService
 from app.tenancy.auth.dependencies import ReadingContext
@@ -70,6 +71,7 @@ def space(
     reader: Service[ModelReader],
     learngenes: Service[LearngeneService],
     merges: Service[MergeService],
+    weights: Service[WeightsService],
     space_name: SpaceName,
     request: Request,
     q: Annotated[str, Query(max_length=400)] = "",
@@ -92,6 +94,7 @@ def space(
             terms=[(str(term), _without(terms, term)) for term in terms],
             order=order,
             cursor=cursor,
+            copied=weights.copied(session, space, [model.name for model in page.items]),
             more=_more(session, space, learngenes, merges),
             one_page=cursor is None and page.next_cursor is None,
         )

@@ -34,6 +34,7 @@ _EVENTS: Final = {
     "merge.completed": "a merge is done",
     "merge.failed": "a merge has failed",
     "learngene.published": "a cluster has new weights to start from",
+    "model.duplicate": "a model has the very weights of another",
 }
 assert set(get_args(EventType)) == set(_EVENTS)
 

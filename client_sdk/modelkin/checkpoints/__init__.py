@@ -29,6 +29,8 @@ from modelkin.checkpoints.opening import open_checkpoint
 from modelkin.checkpoints.rounding import rounding_note
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.checkpoints.values import CheckpointSink, CheckpointValues
+from modelkin.checkpoints.weights import weights_of
+from modelkin.core.weights import Weights
 
 __all__ = [
     "Adapter",
@@ -38,6 +40,7 @@ __all__ = [
     "CheckpointSink",
     "CheckpointValues",
     "StoredTensor",
+    "Weights",
     "PassObserver",
     "WrittenSupport",
     "average_checkpoints",
@@ -48,5 +51,6 @@ __all__ = [
     "rounding_note",
     "select_from_checkpoint",
     "weights_digest",
+    "weights_of",
     "write_support",
 ]

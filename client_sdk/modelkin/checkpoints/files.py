@@ -28,7 +28,7 @@ from modelkin.checkpoints.tensors import ComputedTensor, StoredTensor
 from modelkin.core.layout import Layout
 from modelkin.core.quoting import quote
 
-__all__ = ["Checkpoint", "Stored", "checkpoint_of", "matching", "read_tensors"]
+__all__ = ["Checkpoint", "Stored", "checkpoint_of", "floats_of", "matching", "read_tensors"]
 
 Remarks: TypeAlias = tuple[str, ...]
 
@@ -50,6 +50,8 @@ class Checkpoint:
         skipped: tensors of integers and booleans, which have no gradient and no importance.
         excluded: names left out on request.
         remarks: notes on how its files were chosen and read.
+        stored: the tensors of floats as the files have them, with those left out, sorted by name:
+            of an adapter its factors. Exact copies are found by them.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class Checkpoint:
     skipped: tuple[StoredTensor, ...]
     excluded: tuple[str, ...]
     remarks: tuple[str, ...] = field(default=(), kw_only=True)
+    stored: tuple[StoredTensor, ...] = field(default=(), kw_only=True)
 
     @property
     def name(self) -> str:
@@ -204,8 +207,13 @@ def checkpoint_of(path: str | Path, stored: Stored, excluded: set[str]) -> Check
     floats = tuple(tensor for tensor in kept if _is_float(tensor))
     skipped = tuple(tensor for tensor in kept if not _is_float(tensor))
     _check_parameters(floats, skipped, len(excluded), stored.source.name)
-    left_out = tuple(sorted(excluded))
-    return Checkpoint(Path(path), floats, skipped, left_out, remarks=stored.remarks)
+    left_out, whole = tuple(sorted(excluded)), floats_of(stored.named)
+    return Checkpoint(Path(path), floats, skipped, left_out, remarks=stored.remarks, stored=whole)
+
+
+def floats_of(named: Mapping[str, StoredTensor]) -> tuple[StoredTensor, ...]:
+    """The tensors of floats, also those that are computed."""
+    return tuple(tensor for tensor in named.values() if _is_float(tensor))
 
 
 def _is_float(tensor: StoredTensor) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from modelkin.checkpoints.adapters import adapter_of, is_adapter, targets_of
 from modelkin.checkpoints.embeddings import refuse_embedding
-from modelkin.checkpoints.files import Checkpoint, checkpoint_of, matching, read_tensors
+from modelkin.checkpoints.files import Checkpoint, checkpoint_of, floats_of, matching, read_tensors
 from modelkin.checkpoints.header import CheckpointLimits
 
 __all__ = ["open_checkpoint"]
@@ -48,7 +48,8 @@ def open_checkpoint(
     if is_adapter(source, named, excluded):
         config, targets = targets_of(source, named)
         excluded = matching(targets, exclude, source.name, unmatched_ok)
-        return replace(adapter_of(path, source, config, targets, excluded), remarks=stored.remarks)
+        adapter = adapter_of(path, source, config, targets, excluded)
+        return replace(adapter, remarks=stored.remarks, stored=floats_of(named))
     refuse_embedding(source, named)
     excluded = matching(named, exclude, source.name, unmatched_ok)
     return checkpoint_of(path, stored, excluded)

@@ -109,6 +109,11 @@ COMMANDS: Final = (
             ),
             Command("matrix", "the similarities of all pairs of some models", "queries:matrix"),
             Command("graph", "the nearest pairs of models in a space", "graphs:graph"),
+            Command(
+                "duplicates",
+                "models with the very same weights, in a space or in all",
+                "kinship:duplicates",
+            ),
         ),
     ),
     Topic(

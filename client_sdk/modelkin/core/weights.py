@@ -1,4 +1,4 @@
-"""``WeightsDigest``: the digest by which the weights of a base are recognised.
+"""``WeightsDigest``: the digest by which weights are recognised, a base or an exact copy.
 
 Deltas from different bases cannot be compared, and names of bases differ from place to place. The
 digest depends on names, shapes and values alone: not on the order of tensors, the dtype, the files
@@ -9,13 +9,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["WeightsDigest"]
+__all__ = ["Weights", "WeightsDigest"]
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of a checkpoint, described without a value of them.
+
+    Attributes:
+        digest: ``"sha256:..."``, the same for the same names, shapes and values, whatever their
+            order, dtype and shards: that of ``checkpoints.weights_digest``.
+        tensors: the digest of each tensor by name, in hex; of 64 digits the first 32 are kept.
+        files: how many files hold them.
+        size: the bytes that they take.
+        dtypes: parameters by dtype.
+    """
+
+    digest: str
+    tensors: Mapping[str, str] = field(hash=False)
+    files: int
+    size: int
+    dtypes: Mapping[str, int] = field(hash=False)
 
 
 class WeightsDigest:
@@ -43,6 +64,11 @@ class WeightsDigest:
             with np.errstate(over="ignore"):
                 found.update(np.ascontiguousarray(stretch, "<f4").data)
         self._tensors[name] = found.digest()
+
+    @property
+    def tensors(self) -> dict[str, str]:
+        """The digest of each tensor in hex, by name and sorted."""
+        return {name: self._tensors[name].hex() for name in sorted(self._tensors)}
 
     def result(self) -> str:
         """Return ``sha256:`` and the digest in hex."""

@@ -37,7 +37,15 @@ from modelkin.types.learngenes import (
 from modelkin.types.lineages import Kin, Lineage, LineageFinding, LineageLink
 from modelkin.types.maps import ModelMap
 from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
-from modelkin.types.models import BulkItem, BulkResult, BulkSummary, ModelInfo
+from modelkin.types.models import (
+    BulkItem,
+    BulkResult,
+    BulkSummary,
+    DuplicateModel,
+    DuplicateWeights,
+    ModelInfo,
+    StatedWeights,
+)
 from modelkin.types.paging import UNCHANGED, Page, Rows, Unchanged
 from modelkin.types.parameters import ClusteringParameters, MapParameters
 from modelkin.types.public import (
@@ -105,7 +113,10 @@ from modelkin.types.vocabulary import (
 from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
 __all__ = [
+    "DuplicateModel",
+    "DuplicateWeights",
     "FREE",
+    "StatedWeights",
     "UNCHANGED",
     "ApiKey",
     "Assignment",

@@ -1,10 +1,10 @@
-"""Models of a space, and the items and results of bulk uploads."""
+"""Models of a space, their weights, and the items and results of bulk uploads."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from modelkin._moments import Moment
 from modelkin._printing import Printed
@@ -12,9 +12,19 @@ from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
+from modelkin.core.weights import Weights
+from modelkin.types.search import Ranking
 from modelkin.types.vocabulary import BulkStatus, ModelKind
 
-__all__ = ["BulkItem", "BulkResult", "BulkSummary", "ModelInfo"]
+__all__ = [
+    "BulkItem",
+    "BulkResult",
+    "BulkSummary",
+    "DuplicateModel",
+    "DuplicateWeights",
+    "ModelInfo",
+    "StatedWeights",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -50,6 +60,57 @@ class ModelInfo(Printed):
     updated_at: Moment
     etag: str | None = field(default=None, compare=False)
     note: str | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class StatedWeights(Printed, Weights):
+    """The weights of a stored model.
+
+    Attributes:
+        stated_by: ``"hub"`` where the service read the file, ``"client"`` where a client said so.
+        revision: the revision of the model whose support was made from them.
+    """
+
+    stated_by: Literal["hub", "client"]
+    revision: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuplicateModel:
+    """One of several models with the same weights.
+
+    Attributes:
+        files: how many files hold them; ``size`` bytes in all.
+        dtypes: parameters by dtype.
+        stated_by: as of :class:`StatedWeights`.
+        says: how its files differ from those of the first, such as ``"the same weights as org/base,
+            in 15 files instead of 30"``; None for the first.
+    """
+
+    space: str
+    model: str
+    files: int
+    size: int
+    dtypes: Mapping[str, int] = field(hash=False)
+    stated_by: Literal["hub", "client"]
+    stored_at: Moment
+    says: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DuplicateWeights(Ranking[DuplicateModel]):
+    """The models that have the same weights, the one that was stored first ahead.
+
+    Attributes:
+        digest: the digest of their weights.
+        items: the models; the object itself is a sequence of them too.
+        truncated: whether there are more than these.
+    """
+
+    _row: ClassVar[type[Any]] = DuplicateModel
+    digest: str
+    items: tuple[DuplicateModel, ...]
+    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         "merge.completed",
         "merge.failed",
         "learngene.published",
+        "model.duplicate",
         "ping",
     ]
     HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]

@@ -15,6 +15,7 @@ from app.infra.db.tables import (
     public,
     tenants,
     webhooks,
+    weights,
 )
 from app.infra.db.tables.base import Base
 
@@ -32,4 +33,5 @@ __all__ = [
     "public",
     "tenants",
     "webhooks",
+    "weights",
 ]

@@ -1,9 +1,9 @@
-"""The commands ``lineage`` and ``revisions``: where a model comes from, and how it drifted."""
+"""``lineage``, ``revisions`` and ``duplicates``: origins of models, their drift, exact copies."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, quantity, table
@@ -19,9 +19,20 @@ from modelkin.cli.texts import (
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.types.lineages import Lineage, LineageFinding
+from modelkin.types.models import DuplicateWeights
 from modelkin.types.revisions import Revision
 
-__all__ = ["lineage", "lineage_options", "revisions", "revisions_options"]
+__all__ = [
+    "duplicates",
+    "duplicates_options",
+    "lineage",
+    "lineage_options",
+    "revisions",
+    "revisions_options",
+]
+
+_DIGITS = len("sha256:") + 12
+"""Characters that a table has of a digest."""
 
 
 def lineage_options(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +61,18 @@ def revisions_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``revisions``."""
     parser.add_argument("model", metavar="MODEL", help="a model of the space")
     add_service(parser)
+
+
+def duplicates_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``duplicates``."""
+    parser.add_argument(
+        "model", metavar="MODEL", nargs="?", help="a model of --space; without one, all weights"
+    )
+    parser.add_argument(
+        "--exit-code", action="store_true", help="exit with 1 where there are some, for scripts"
+    )
+    add_limit(parser)
+    add_service(parser, space="only weights of which this space has a model", required=False)
 
 
 def lineage(arguments: argparse.Namespace) -> Answer:
@@ -147,3 +170,39 @@ def _revision_row(revision: Revision) -> tuple[str, ...]:
         share_text(revision.similarity_previous),
         share_text(revision.similarity_first),
     )
+
+
+def duplicates(arguments: argparse.Namespace) -> Answer:
+    """``modelkin duplicates``: models with the very same weights, whatever their files."""
+    if arguments.model is not None and arguments.space is None:
+        raise InvalidParameter("name the space of MODEL with --space")
+    with Client(arguments.url, arguments.api_key) as client:
+        listed = client.models.duplicates(arguments.space, arguments.model)
+        found, more = first_rows(listed, arguments)
+    fields = {"items": [fields_of(group) for group in found]}
+    if not found:
+        none = "no other model has its weights" if arguments.model else "no two have the same"
+        return Answer(none, fields)
+    columns = ("WEIGHTS", "MODEL", "SPACE", "FILES", "SIZE", "STORED", "REMARK")
+    rows = [row for group in found for row in _rows(group)]
+    notes = tuple(
+        f"{group.digest[:_DIGITS]}: only {quantity(len(group), 'model')} of them are shown"
+        for group in found
+        if group.truncated
+    )
+    code = 1 if arguments.exit_code else 0
+    return Answer(table(columns, rows) + more, fields, notes, code)
+
+
+def _rows(group: DuplicateWeights) -> Iterator[tuple[str, ...]]:
+    """The models with the same weights, a line each."""
+    for at, item in enumerate(group):
+        yield (
+            '"' if at else group.digest[:_DIGITS],
+            item.model,
+            item.space,
+            f"{item.files:,}",
+            f"{item.size:,}",
+            time_text(item.stored_at),
+            text_or_dash(item.says),
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 from modelkin._terminal_text import one_line
 from modelkin._validation import check_model_name
-from modelkin.checkpoints import Checkpoint
+from modelkin.checkpoints import Checkpoint, weights_of
 from modelkin.cli.blinding import add_blinding, blinding_of_source
 from modelkin.cli.fitting import require_fit
 from modelkin.cli.inputs import (
@@ -29,7 +29,13 @@ from modelkin.core.blinding import Blinding
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
-from modelkin.errors import ApiError, ConflictError, InvalidParameter
+from modelkin.errors import (
+    ApiError,
+    ConflictError,
+    InvalidParameter,
+    NotFoundError,
+    PermissionDeniedError,
+)
 from modelkin.types.models import ModelInfo
 from modelkin.types.spaces import SpaceInfo, SubspaceSpec
 
@@ -93,6 +99,8 @@ def push(arguments: argparse.Namespace) -> Answer:
         if arguments.signature_only and isinstance(value, Support):
             value = _sign(value, space or client.spaces.get(arguments.space))
         info = _describe(client, _put(client, arguments, value), described)
+        if isinstance(source, Checkpoint) and isinstance(value, Support) and blinding is None:
+            notes = (*notes, *_state_weights(client, info, source))
     more = f", tags {', '.join(info.tags)}" if info.tags else ""
     more += f", base model {info.base_model}" if info.base_model else ""
     if info.kind == "subspace":
@@ -199,6 +207,19 @@ def _put(client: Client, arguments: argparse.Namespace, value: Content) -> Model
     if isinstance(value, Support):
         return client.put_support(space, model, value, tags=tags, progress=True)
     return client.put_signature(space, model, value, tags=tags, progress=True)
+
+
+def _state_weights(client: Client, info: ModelInfo, checkpoint: Checkpoint) -> tuple[str, ...]:
+    """State the digests of the weights, and name a model that has the same."""
+    try:
+        client.models.put_weights(
+            info.space, info.model, weights_of(checkpoint), revision=info.revision
+        )
+        [*copies] = client.models.duplicates(info.space, info.model)
+    except (NotFoundError, ConflictError, PermissionDeniedError):
+        return ()  # an older service, a later revision, or a key that may not read
+    says = [item.says for group in copies for item in group if item.model == info.model]
+    return tuple(text for text in says[:1] if text is not None)
 
 
 def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -6,20 +6,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from modelkin._validation import check_model_name, check_tags
+from modelkin._validation import check_model_name, check_space_name, check_tags
 from modelkin.client._protocol.calls import requests
 from modelkin.client._protocol.calls.call import Call, next_page, read_nothing
 from modelkin.client._protocol.calls.decoding import decode, reader
 from modelkin.client._protocol.calls.flows import Flow
 from modelkin.client._transport.messages import Response
+from modelkin.core.weights import Weights
 from modelkin.errors import InvalidParameter
-from modelkin.types.models import ModelInfo
+from modelkin.types.models import DuplicateWeights, ModelInfo, StatedWeights
 from modelkin.types.paging import UNCHANGED, Page, Unchanged
 from modelkin.types.revisions import Revision, Revisions
 from modelkin.types.vocabulary import ModelOrder
 from modelkin.wire import JSON
 
-__all__ = ["delete", "describe", "get", "list_all", "list_revisions", "read_model", "update"]
+__all__ = [
+    "delete",
+    "describe",
+    "duplicates",
+    "get",
+    "get_weights",
+    "list_all",
+    "list_revisions",
+    "put_weights",
+    "read_model",
+    "update",
+]
 
 _REVISIONS = (("limit", "1000"),)
 """The largest page that the service returns, since revisions are small."""
@@ -51,6 +63,42 @@ def list_all(
         params.append(("order", str(order)))
     request = requests.get(f"{requests.space_path(space)}/models", params)
     return Call(request, reader(Page[ModelInfo]))
+
+
+def put_weights(
+    space: str, name: str, weights: Weights, revision: int | None
+) -> Call[StatedWeights]:
+    """States the weights that a model's support was made from."""
+    if not isinstance(weights, Weights):
+        raise requests.wrong_type("weights", "the Weights of a checkpoint", weights)
+    body = {
+        "digest": weights.digest,
+        "tensors": dict(weights.tensors),
+        "files": weights.files,
+        "size": weights.size,
+        "dtypes": dict(weights.dtypes),
+        **({} if revision is None else {"revision": revision}),
+    }
+    path = requests.model_path(space, "weights", name)
+    request = requests.write("PUT", path, requests.json_bytes(body), JSON)
+    return Call(request, reader(StatedWeights))
+
+
+def get_weights(space: str, name: str) -> Call[StatedWeights]:
+    """Reads the digests of a model's weights."""
+    path = requests.model_path(space, "weights", name)
+    return Call(requests.get(path), reader(StatedWeights))
+
+
+def duplicates(space: str | None, name: str | None) -> Call[Page[DuplicateWeights]]:
+    """Lists the weights that several models have."""
+    params = list(requests.PAGE_SIZE)
+    if space is not None:
+        params.append(("space", check_space_name(space)))
+    if name is not None:
+        params.append(("model", check_model_name(name)))
+    request = requests.get("/v1/duplicates", params)
+    return Call(request, reader(Page[DuplicateWeights]))
 
 
 def _filter_value(key: str, value: Any) -> str:

@@ -10,7 +10,8 @@ from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import models
 from modelkin.client._protocol.uploads.patches import SupportCache
-from modelkin.types.models import ModelInfo
+from modelkin.core.weights import Weights
+from modelkin.types.models import DuplicateWeights, ModelInfo, StatedWeights
 from modelkin.types.paging import UNCHANGED, Unchanged
 from modelkin.types.vocabulary import ModelOrder
 
@@ -121,3 +122,55 @@ class AsyncModels(AsyncResource):
             ApiError: ``model_not_found``; ``precondition_failed`` for another version.
         """
         await self._connection.run(models.delete(space, model, if_match))
+
+    async def put_weights(
+        self, space: str, model: str, weights: Weights, *, revision: int | None = None
+    ) -> StatedWeights:
+        """States the digests of the weights that a model's support was made from.
+
+            checkpoint = open_checkpoint("model.safetensors")
+            info = await client.put_support("zoo", "org/copy", select_from_checkpoint(checkpoint))
+            await client.models.put_weights("zoo", "org/copy", weights_of(checkpoint))
+
+        They tell exact copies, and say nothing of the values; but who has a public file can see
+        that this is it.
+
+        Args:
+            space: the model's space.
+            model: the model's name.
+            weights: the result of ``modelkin.checkpoints.weights_of``.
+            revision: the revision of the model that has this support; by default the present one.
+
+        Raises:
+            ApiError: ``model_not_found``; ``conflict`` where the model has another revision.
+        """
+        return await self._connection.run(models.put_weights(space, model, weights, revision))
+
+    async def weights(self, space: str, model: str) -> StatedWeights:
+        """Reads the digests of the weights that a model's support was made from.
+
+        Args:
+            space: the model's space.
+            model: the model's name.
+
+        Raises:
+            ApiError: ``model_not_found``; ``weights_not_found`` where nobody stated them.
+        """
+        return await self._connection.run(models.get_weights(space, model))
+
+    def duplicates(
+        self, space: str | None = None, model: str | None = None
+    ) -> AsyncListing[DuplicateWeights]:
+        """Lists the weights that several models have, each with its models from all spaces.
+
+            async for copies in client.models.duplicates():
+                print([item.says for item in copies if item.says])
+
+        Args:
+            space: only weights of which a model of this space has one.
+            model: only the weights of this model of that space.
+
+        Raises:
+            ApiError: ``space_not_found``, ``model_not_found``.
+        """
+        return self._listing(models.duplicates(space, model), DuplicateWeights)

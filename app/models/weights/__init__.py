@@ -1,0 +1,1 @@
+"""Weights: digests of the files that supports were made from, and models with equal ones."""
