@@ -37,8 +37,6 @@ _LENGTH_BYTES: Final = 8
 _DISK_CHECK_BYTES: Final = 8 << 20
 """Bytes written between two checks of the free disk space."""
 _MIN_BYTES_A_WEIGHT: Final = 2
-_EIGHT_BIT_PREFIX = "F8"
-_SCALE_SUFFIXES = ("_scale", "_scale_inv")
 
 
 def revision_label(revision: HubRevision) -> str:
@@ -125,8 +123,6 @@ class CheckpointFetcher:
             checkpoint = replace(checkpoint, remarks=tuple(dict.fromkeys(remarks)))
             if isinstance(checkpoint, Adapter):
                 self._check_adapter(checkpoint, chosen, where)
-            else:
-                _refuse_scaled(checkpoint)
         except InvalidCheckpoint as error:
             message = str(error)
             raise InvalidCheckpoint(
@@ -195,15 +191,3 @@ class CheckpointFetcher:
                 f"the checkpoint of {where} has {size} bytes or more, at most {self.max_bytes} are "
                 f"downloaded here (MODELKIN_MAX_CHECKPOINT_BYTES)"
             )
-
-
-def _refuse_scaled(checkpoint: Checkpoint) -> None:
-    """Refuse 8-bit floats with scales in other tensors: without the scales they are not weights."""
-    eights = [t for t in checkpoint.tensors if t.dtype.startswith(_EIGHT_BIT_PREFIX)]
-    scales = [t for t in checkpoint.tensors if t.name.endswith(_SCALE_SUFFIXES)]
-    if eights and scales:
-        raise InvalidCheckpoint(
-            f"{checkpoint.name}: tensor {eights[0].name!a} is {eights[0].dtype}, and its scales "
-            f"are in others, {scales[0].name!a} for one: publish the checkpoint before "
-            f"quantisation"
-        )

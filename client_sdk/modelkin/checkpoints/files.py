@@ -35,8 +35,6 @@ Remarks: TypeAlias = tuple[str, ...]
 _MAX_INTEGER_SHARE: Final = 0.1
 """The share of integer bytes above which a checkpoint counts as quantised: position ids and masks
 stay below it, packed weights do not."""
-_SCALE_SUFFIXES: Final = ("_scale", "_scale_inv")
-"""The suffixes of the names of tensors with the scales of others."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class Checkpoint:
         total = sum(counts.values())
         shares = {kind: count / total for kind, count in counts.most_common() if count}
         named = [f"{kind} ({share:.0%})" for kind, share in shares.items() if share >= 0.01]
-        return (named[0].partition(" ")[0] if len(named) == 1 else ", ".join(named)) or None
+        return (named[0].rpartition(" (")[0] if len(named) == 1 else ", ".join(named)) or None
 
     @property
     def origin_note(self) -> str | None:
@@ -132,12 +130,6 @@ class Checkpoint:
             notes.append(
                 f"{len(self.skipped)} tensors of integers or booleans are left out, such as "
                 f"{quote(self.skipped[0].name)} ({self.skipped[0].dtype})"
-            )
-        scales = [t.name for t in self.tensors if t.name.endswith(_SCALE_SUFFIXES)]
-        if scales and any(t.dtype.startswith("F8") for t in self.tensors):
-            notes.append(
-                f"8-bit values are compared as they are stored, without their scales "
-                f"(such as {quote(scales[0])}); a checkpoint of more bits avoids this doubt"
             )
         return tuple(notes)
 
@@ -190,13 +182,13 @@ def checkpoint_of(path: str | Path, stored: Stored, excluded: set[str]) -> Check
 
     Args:
         path: the opened path.
-        stored: its tensors.
+        stored: its tensors, without those that are left out.
         excluded: the names that are left out.
 
     Raises:
-        InvalidCheckpoint: quantised, or without parameters.
+        InvalidCheckpoint: quantised in a way that is not read, or without parameters.
     """
-    kept = [tensor for name, tensor in stored.named.items() if name not in excluded]
+    kept = stored.named.values()
     for tensor in kept:
         if tensor.dtype in UNREADABLE:
             raise bad_checkpoint(

@@ -10,6 +10,7 @@ from modelkin.checkpoints.adapters import adapter_of, is_adapter, targets_of
 from modelkin.checkpoints.embeddings import refuse_embedding
 from modelkin.checkpoints.files import Checkpoint, checkpoint_of, floats_of, matching, read_tensors
 from modelkin.checkpoints.header import CheckpointLimits
+from modelkin.checkpoints.quantised import recognise
 
 __all__ = ["open_checkpoint"]
 
@@ -34,10 +35,10 @@ def open_checkpoint(
         unmatched_ok: whether a pattern may match no name.
 
     Raises:
-        InvalidCheckpoint: neither safetensors nor GGUF, damaged, incomplete, quantised safetensors,
-            or without parameters; a pattern without a match; more than ``limits`` allow; an adapter
-            of another kind, or one that does not fit its configuration; an embedding of textual
-            inversion.
+        InvalidCheckpoint: neither safetensors nor GGUF, damaged, incomplete, quantised by a scheme
+            that is not read, or without parameters; a pattern without a match; more than
+            ``limits`` allow; an adapter of another kind, or one that does not fit its
+            configuration; an embedding of textual inversion.
         MissingExtra: it is GGUF, and the package ``gguf`` is not installed.
         OSError: a file cannot be read.
     """
@@ -51,5 +52,7 @@ def open_checkpoint(
         adapter = adapter_of(path, source, config, targets, excluded)
         return replace(adapter, remarks=stored.remarks, stored=floats_of(named))
     refuse_embedding(source, named)
-    excluded = matching(named, exclude, source.name, unmatched_ok)
-    return checkpoint_of(path, stored, excluded)
+    recognition = recognise(named, stored.beside)
+    patterns = matching(recognition.names, exclude, source.name, unmatched_ok)
+    tensors, excluded = recognition.without(patterns)
+    return checkpoint_of(path, replace(stored, named=tensors), excluded)

@@ -138,21 +138,11 @@ def test_integers_and_booleans_are_left_out_with_a_note(tmp_path: Path) -> None:
     )
 
 
-def test_quantised_weights_are_refused(tmp_path: Path) -> None:
-    """A checkpoint whose weights are packed into integers would give the support of its scales."""
-    packed = {"w.qweight": torch.zeros(400, dtype=torch.int32), "w.scales": torch.ones(40)}
+def test_integers_that_nothing_explains_are_refused(tmp_path: Path) -> None:
+    """Where no name and no configuration says what they are, the share of integers says no."""
+    packed = {"w.words": torch.zeros(400, dtype=torch.int32), "w.sizes": torch.ones(40)}
     path = save(tmp_path / "m.safetensors", packed)
-    assert "91% of its bytes are integers, most of them in 'w.qweight' (I32)" in refusal(path)
-
-
-def test_stored_scales_are_noted(tmp_path: Path) -> None:
-    """8-bit weights with scales beside them are compared as stored, and a note says so."""
-    weights = {
-        "w.weight": torch.ones(40).to(torch.float8_e4m3fn),
-        "w.weight_scale_inv": torch.ones(1),
-    }
-    (note,) = open_checkpoint(save(tmp_path / "m.safetensors", weights)).notes
-    assert "without their scales (such as 'w.weight_scale_inv')" in note
+    assert "91% of its bytes are integers, most of them in 'w.words' (I32)" in refusal(path)
 
 
 def test_excluded_tensors_are_no_parameters(path: Path) -> None:

@@ -79,15 +79,17 @@ def raw(**tensors: tuple[str, list[int], int]) -> bytes:
     "data",
     [
         gptq(),
-        save({"l.weight": np.ones((64, 64), np.int8), "l.SCB": np.ones(64, np.float32)}),
+        save({"l.W_q": np.ones((64, 64), np.uint8), "l.scale": np.ones(64, np.float32)}),
         save({"l.weight": np.ones((64, 32), np.uint8), "l.absmax": np.ones(64, np.float32)}),
         raw(w=("F4", [64, 64], 2048), s=("F8_E8M0", [64, 2], 128)),
-        raw(w=("F8_E4M3", [8, 8], 64), w_scale=("F32", [1], 4)),
+        raw(w=("F8_E4M3", [8, 8], 64), w_scale=("F32", [3], 12)),
     ],
-    ids=["gptq", "int8", "packed", "mxfp4", "fp8"],
+    ids=["gptq", "hqq", "packed", "mxfp4", "fp8"],
 )
 def test_quantised_weights(hub: Hub, app: AppHarness, data: bytes) -> None:
-    """Packed or scaled values are refused; the message asks for the weights before quantisation."""
+    """What is packed in a way that is not read, or whose parts do not fit, is refused; the message
+    asks for the weights before quantisation.
+    """
     hub.push("org/a", {"model.safetensors": data})
     state, code, detail = refused(app, hub.url)
     assert ("failed", "invalid_checkpoint") == (state, code)

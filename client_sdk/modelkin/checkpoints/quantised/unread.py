@@ -1,0 +1,126 @@
+"""Schemes that are not read: known by the names of their tensors, or by what a configuration says.
+
+Each is refused by its name. What nothing names is left to the caller.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from modelkin.checkpoints.dtypes import FLOATS
+from modelkin.checkpoints.quantised.contents import Contents, refuse
+from modelkin.checkpoints.quantised.matrices import INTEGERS
+from modelkin.checkpoints.quantised.tensor import QuantisedTensor
+from modelkin.checkpoints.tensors import StoredTensor
+from modelkin.core.foreign_json import decode_json
+
+__all__ = ["find", "find_comfy"]
+
+_NAMES: Final = (
+    (".W_q", "", "HQQ"),
+    (".codes", ".codebooks", "AQLM"),
+    (".Qidxs", "", "QuIP#"),
+    (".q_weight", "", "EXL2"),
+    (".trellis", "", "EXL3"),
+    (".qweight", ".weight_scales", "EETQ"),
+    (".indices", ".centroids", "VPTQ"),
+    (".dense_weights", "", "SpQR"),
+    (".B", ".s", "Marlin"),
+    (".weight", ".pre_quant_scale", "ModelOpt after smoothing, which changes what a layer reads"),
+    ("._weight_qdata", "", "torchao"),
+    ("._data", "", "quanto"),
+    ("_blocks", "", "MXFP4 without its scales"),
+    ("_packed", "", "compressed-tensors in a format of its own, or without its scales"),
+    (".qweight", "", "GPTQ, AWQ or the like without its scales and zeros"),
+    (".qzeros", "", "GPTQ, AWQ or the like without its codes"),
+)
+"""The end of the name of packed codes, that of a tensor beside them, and the scheme."""
+
+_READ: Final = (
+    *("gptq", "awq", "fp8", "fbgemm_fp8", "bitsandbytes", "compressed-tensors", "mxfp4"),
+    *("modelopt", "modelopt_fp4", "auto-round", "autoround", "intel/auto-round", "mlx"),
+)
+"""Methods of a configuration whose tensors are read where they are as published."""
+_COMFY: Final = ("float8_e4m3fn", "float8_e5m2", "int8_tensorwise", "int8_blockwise")
+"""Formats of ComfyUI whose scales lie as in other schemes."""
+_COMFY_FIELDS: Final = frozenset({"format", "group_size", "full_precision_matrix_mult"})
+_MAX_BYTES: Final = 1 << 16
+_SHORT: Final = (*(name for name in INTEGERS if not name.endswith("64")), "F4")
+_LEAST_A_SCALE: Final = 16
+"""Codes for which a scale counts, or more."""
+
+
+def find(contents: Contents) -> None:
+    """Take what is of a scheme that is not read; making it is the refusal."""
+    scales = _scales(contents)
+    for name, tensor in list(contents.tensors.items()):
+        if name not in contents.taken and (what := _scheme(name, tensor, contents, scales)):
+            contents.take(name, (tensor,), _refusal(tensor, what))
+
+
+def find_comfy(contents: Contents) -> None:
+    """Take the tensors of ComfyUI that have a form of their own."""
+    for stem, said in list(contents.ending(".comfy_quant")):
+        codes = contents.get(f"{stem}.weight")
+        if codes is None or said.dtype != "U8" or said.size > _MAX_BYTES:
+            continue
+        contents.taken.add(said.name)
+        what = _of_comfy(said)
+        if what is not None:
+            scales = (contents.get(f"{stem}.weight_scale"), contents.get(f"{stem}.weight_scale_2"))
+            contents.take(codes.name, (codes, *scales), _refusal(codes, what))
+
+
+def _scales(contents: Contents) -> dict[str, StoredTensor]:
+    """A tensor of each module that by its name scales others, and that no family took."""
+    found = {}
+    for name, tensor in contents.tensors.items():
+        module, _, last = name.rpartition(".")
+        if "scale" in last and name not in contents.taken and tensor.dtype in FLOATS:
+            found[module] = tensor
+    found.pop("", None)
+    return found
+
+
+def _scheme(
+    name: str, tensor: StoredTensor, contents: Contents, scales: Mapping[str, StoredTensor]
+) -> str | None:
+    """The scheme of a tensor that no family took, if anything says one."""
+    short = tensor.dtype in _SHORT or tensor.dtype.startswith("F8")
+    if not short or tensor.size < _LEAST_A_SCALE:
+        return None
+    for ending, beside, what in _NAMES:
+        if name.endswith(ending) and (
+            not beside or name[: -len(ending)] + beside in contents.tensors
+        ):
+            return what
+    if len(tensor.shape) < 2:
+        return None
+    module, _, last = name.rpartition(".")
+    scale = scales.get(module) if last.startswith("weight") else None
+    if scale is not None and scale.size * _LEAST_A_SCALE <= tensor.size:
+        return f"a scheme whose scales are called {json.dumps(scale.name.rpartition('.')[2])[:60]}"
+    method = contents.statement.method
+    if tensor.dtype in _SHORT and method is not None and method not in _READ:
+        return f"{json.dumps(method)[:60]}, as {contents.statement.file} says"
+    return None
+
+
+def _of_comfy(said: StoredTensor) -> str | None:
+    try:
+        fields = decode_json(said.raw(0, said.size).tobytes(), dict[str, object])
+    except ValueError:
+        return "ComfyUI with a damaged description"
+    form = fields.get("format")
+    if form in _COMFY and not fields.keys() - _COMFY_FIELDS:
+        return None
+    return f"ComfyUI as {json.dumps(form)[:40]}, with scales in the order of its kernels"
+
+
+def _refusal(tensor: StoredTensor, what: str) -> Callable[[], QuantisedTensor]:
+    def make() -> QuantisedTensor:
+        raise refuse(tensor, f"it is quantised by {what}, which is not read")
+
+    return make
