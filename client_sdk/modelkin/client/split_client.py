@@ -13,6 +13,7 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from modelkin._processes import PerProcess
 from modelkin.client._sync.client import Client
 from modelkin.client.split_parts import Mark, PartTable
 from modelkin.core.layout import Layout
@@ -59,7 +60,7 @@ class SplitClient:
         self._services = tuple(services)
         self._key = key
         Splitting(key, 2, len(self._services))
-        self._threads = ThreadPoolExecutor(len(self._services), thread_name_prefix="split")
+        self._threads = PerProcess(self._open)
 
     def ensure_space(
         self,
@@ -220,7 +221,9 @@ class SplitClient:
 
     def close(self) -> None:
         """Closes the clients of all services."""
-        self._threads.shutdown()
+        threads = self._threads.made()
+        if threads is not None:
+            threads.shutdown()
         for service in self._services:
             service.close()
 
@@ -234,6 +237,9 @@ class SplitClient:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _open(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(len(self._services), thread_name_prefix="split")
 
     def _splitting(self, space: str, *, lower_bound: bool = False) -> Splitting:
         """The splitting of a space, which must be the same at all services."""
@@ -281,7 +287,7 @@ class SplitClient:
 
     def _everywhere(self, ask: Callable[[int], _T], *, lower_bound: bool = False) -> list[Any]:
         """Ask all services at once; None stands for a service that does not answer, if allowed."""
-        asked = [self._threads.submit(ask, at) for at in range(len(self._services))]
+        asked = [self._threads.get().submit(ask, at) for at in range(len(self._services))]
         answers: list[Any] = []
         for at, future in enumerate(asked):
             try:

@@ -7,6 +7,7 @@ series is a warning. The caller decides what a task uploads.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -62,6 +63,11 @@ class BackgroundUploader:
     def __init__(self, *, flush_seconds: float, retry_interval_s: float = RETRY_INTERVAL_S) -> None:
         self._flush_seconds = check_flush_seconds(flush_seconds)
         self._retry_interval_s = retry_interval_s
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with an empty queue, and without a thread."""
+        self._process = os.getpid()
         self._changed = threading.Condition()
         self._tasks: OrderedDict[str, Task] = OrderedDict()
         self._running: str | None = None
@@ -76,6 +82,7 @@ class BackgroundUploader:
             name: the task's name in the log; a waiting task of that name is replaced.
             task: runs in the background thread; any exception that it raises is logged.
         """
+        self._leave_parent()
         with self._changed:
             self._tasks.pop(name, None)
             self._tasks[name] = task
@@ -96,6 +103,7 @@ class BackgroundUploader:
         Returns:
             Whether no task had to be dropped because the service was away.
         """
+        self._leave_parent()
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -108,6 +116,11 @@ class BackgroundUploader:
         if dropped:
             log.warning("dropped, the service did not answer in time: %s", ", ".join(dropped))
         return not dropped
+
+    def _leave_parent(self) -> None:
+        """Leave queue and thread to the process that this one was forked from."""
+        if self._process != os.getpid():
+            self._begin()
 
     def _work(self) -> None:
         while (task := self._next()) is not None:

@@ -63,6 +63,8 @@ class AsyncClient(AsyncUploads, AsyncQueries):
     idempotency key, which this client draws for calls that make sources, subscriptions, their
     secrets, jobs and clusterings.
 
+    A process that is forked has connections of its own; an embedded service stays its parent's.
+
     A call that is cancelled ends at once and leaves the client usable. Whether a cancelled write
     took effect is not known.
 

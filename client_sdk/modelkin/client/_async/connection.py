@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final, TypeVar
 
 import httpx
 
+from modelkin._processes import PerProcess
 from modelkin.client._async.network import AsyncNetwork
 from modelkin.client._protocol.calls import requests
 from modelkin.client._protocol.calls.call import Call, next_page
@@ -19,7 +21,7 @@ from modelkin.client._transport.deadline import Deadline
 from modelkin.client._transport.embedded import EmbeddedService
 from modelkin.client._transport.messages import Request, Response
 from modelkin.client._transport.progress import Progress, async_pieces
-from modelkin.errors import ClientClosed
+from modelkin.errors import ClientClosed, InvalidParameter
 from modelkin.types.paging import Page
 
 __all__ = ["AsyncConnection"]
@@ -52,13 +54,10 @@ class AsyncConnection:
         self.clock = AsyncClock()
         self._settings = ExchangeSettings.of(config)
         self._closed = False
-        self._http = httpx.AsyncClient(
-            base_url=config.url,
-            headers=config.headers,
-            transport=transport or AsyncNetwork(config.tls, config.proxy),
-            trust_env=False,  # the transport knows the proxy
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none: they would pile up
-        )
+        self._transport = transport
+        self._process = os.getpid()
+        self._http = PerProcess(self._open)
+        self._http.get()
 
     async def run(
         self, call: Call[T], report: Progress | None = None, seconds: float | None = None
@@ -108,7 +107,9 @@ class AsyncConnection:
     async def close(self) -> None:
         """Closes the connections; calls from now on raise :class:`ClientClosed`."""
         was_closed, self._closed = self._closed, True
-        await self._http.aclose()
+        http = self._http.made()
+        if http is not None:
+            await http.aclose()
         if self._service is not None and not was_closed:
             await async_offload(self._service.close)
 
@@ -127,12 +128,33 @@ class AsyncConnection:
         if self._closed:
             raise ClientClosed(self.url)
 
+    def _open(self) -> httpx.AsyncClient:
+        """Return the connections of this process.
+
+        Raises:
+            InvalidParameter: the transport that carries them was given in another process.
+        """
+        config, transport = self._config, self._transport
+        if transport is not None and os.getpid() != self._process:
+            raise InvalidParameter(
+                f"the transport of this client was given in process {self._process}, whose "
+                f"connections it may hold: make a client in each process",
+                field="transport",
+            )
+        return httpx.AsyncClient(
+            base_url=config.url,
+            headers=config.headers,
+            transport=transport or AsyncNetwork(config.tls, config.proxy),
+            trust_env=False,  # the transport knows the proxy
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none: they would pile up
+        )
+
     async def _send(
         self, request: Request, deadline: Deadline, report: Progress | None = None
     ) -> Outcome:
         content = request.content if report is None else async_pieces(request.content, report)
         try:
-            async with self._http.stream(
+            async with self._http.get().stream(
                 request.method,
                 request.target,
                 headers=request.sent_headers,

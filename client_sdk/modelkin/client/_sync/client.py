@@ -64,6 +64,8 @@ class Client(Uploads, Queries):
     idempotency key, which this client draws for calls that make sources, subscriptions, their
     secrets, jobs and clusterings.
 
+    A process that is forked has connections of its own; an embedded service stays its parent's.
+
     Attributes:
         url: the service's address.
         spaces: the spaces of the service, their K and their graphs.

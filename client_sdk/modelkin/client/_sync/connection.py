@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Final, TypeVar
 
 import httpx
 
+from modelkin._processes import PerProcess
 from modelkin.client._protocol.calls import requests
 from modelkin.client._protocol.calls.call import Call, next_page
 from modelkin.client._protocol.calls.exchange import Exchange, ExchangeSettings, Outcome
@@ -20,7 +22,7 @@ from modelkin.client._transport.deadline import Deadline
 from modelkin.client._transport.embedded import EmbeddedService
 from modelkin.client._transport.messages import Request, Response
 from modelkin.client._transport.progress import Progress, pieces
-from modelkin.errors import ClientClosed
+from modelkin.errors import ClientClosed, InvalidParameter
 from modelkin.types.paging import Page
 
 __all__ = ["Connection"]
@@ -53,13 +55,10 @@ class Connection:
         self.clock = Clock()
         self._settings = ExchangeSettings.of(config)
         self._closed = False
-        self._http = httpx.Client(
-            base_url=config.url,
-            headers=config.headers,
-            transport=transport or Network(config.tls, config.proxy),
-            trust_env=False,  # the transport knows the proxy
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none: they would pile up
-        )
+        self._transport = transport
+        self._process = os.getpid()
+        self._http = PerProcess(self._open)
+        self._http.get()
 
     def run(self, call: Call[T], report: Progress | None = None, seconds: float | None = None) -> T:
         """Sends a call, with retries, and returns its result.
@@ -106,7 +105,9 @@ class Connection:
     def close(self) -> None:
         """Closes the connections; calls from now on raise :class:`ClientClosed`."""
         was_closed, self._closed = self._closed, True
-        self._http.close()
+        http = self._http.made()
+        if http is not None:
+            http.close()
         if self._service is not None and not was_closed:
             offload(self._service.close)
 
@@ -125,12 +126,33 @@ class Connection:
         if self._closed:
             raise ClientClosed(self.url)
 
+    def _open(self) -> httpx.Client:
+        """Return the connections of this process.
+
+        Raises:
+            InvalidParameter: the transport that carries them was given in another process.
+        """
+        config, transport = self._config, self._transport
+        if transport is not None and os.getpid() != self._process:
+            raise InvalidParameter(
+                f"the transport of this client was given in process {self._process}, whose "
+                f"connections it may hold: make a client in each process",
+                field="transport",
+            )
+        return httpx.Client(
+            base_url=config.url,
+            headers=config.headers,
+            transport=transport or Network(config.tls, config.proxy),
+            trust_env=False,  # the transport knows the proxy
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),  # none: they would pile up
+        )
+
     def _send(
         self, request: Request, deadline: Deadline, report: Progress | None = None
     ) -> Outcome:
         content = request.content if report is None else pieces(request.content, report)
         try:
-            with self._http.stream(
+            with self._http.get().stream(
                 request.method,
                 request.target,
                 headers=request.sent_headers,

@@ -119,7 +119,7 @@ class Config:
 
 def authorities(trust_env: bool) -> ssl.SSLContext:
     """The context of the authorities that are trusted here."""
-    return _authorities(trust_env, *map(os.environ.get, _OWN_CERTIFICATES))
+    return _authorities(trust_env, os.getpid(), *map(os.environ.get, _OWN_CERTIFICATES))
 
 
 def proxy_for(url: httpx.URL) -> httpx.Proxy | None:
@@ -150,14 +150,15 @@ def proxy_for(url: httpx.URL) -> httpx.Proxy | None:
 
 
 @cache
-def _authorities(trust_env: bool, *own: str | None) -> ssl.SSLContext:
+def _authorities(trust_env: bool, process: int, *own: str | None) -> ssl.SSLContext:
     """The authorities that a client trusts, cached: reading them takes 17 ms.
 
     Args:
         trust_env: whether the variables apply.
+        process: this process: another thread may hold a lock of the context while it is forked.
         own: the variables' values, so that a change reads the authorities again.
     """
-    del own
+    del process, own
     return httpx.create_ssl_context(trust_env=trust_env)
 
 

@@ -18,6 +18,7 @@ import threading
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
+from modelkin._processes import PerProcess
 from modelkin._server_folder import server_command, server_environment, server_folder
 from modelkin.errors import ConnectionFailed, InvalidParameter
 
@@ -43,13 +44,14 @@ class EmbeddedService:
     """
 
     _shared: ClassVar[dict[tuple[int, Path], EmbeddedService]] = {}
-    _sharing: ClassVar[threading.Lock] = threading.Lock()
+    _sharing: ClassVar[PerProcess[threading.Lock]] = PerProcess(threading.Lock)
 
     def __init__(self, folder: Path | None) -> None:
         code = server_folder()
         self.folder = Path(tempfile.mkdtemp(prefix="modelkin-")) if folder is None else folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self._temporary = folder is None
+        self._owner = os.getpid()
         self._users = 1
         self._ready = False
         self._waiting = threading.Lock()
@@ -63,7 +65,7 @@ class EmbeddedService:
         if folder is None:
             return cls(None)
         key = os.getpid(), folder.resolve()
-        with cls._sharing:
+        with cls._sharing.get():
             known = cls._shared.get(key)
             if known is not None and known._process.poll() is None:
                 known._users += 1
@@ -72,12 +74,12 @@ class EmbeddedService:
             return made
 
     def wait(self) -> None:
-        """Return once the service answers.
+        """Return once the service answers; at once in a process that was forked from its owner.
 
         Raises:
             ConnectionFailed: the service could not start; gives the service's own reason.
         """
-        if self._ready:
+        if self._ready or os.getpid() != self._owner:  # it is listening, and the owner waits
             return
         with self._waiting:
             if not self._ready:
@@ -85,8 +87,10 @@ class EmbeddedService:
             self._ready = True
 
     def close(self) -> None:
-        """End the service, if no other client of this process uses it."""
-        with self._sharing:
+        """End the service, if this process owns it and no other client of it uses it."""
+        if os.getpid() != self._owner:
+            return
+        with self._sharing.get():
             self._users -= 1
             if self._users:
                 return
@@ -166,6 +170,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     """End the process by closing its input, and by force if it does not react."""
     with contextlib.suppress(OSError):
         _pipe(process.stdin).close()
+    process.terminate()  # processes that were forked from this one hold its input open
     try:
         process.wait(_STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:

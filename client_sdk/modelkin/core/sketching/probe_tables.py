@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modelkin._processes import PerProcess
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.schemes import SCHEMES, permutations
 
@@ -108,7 +109,7 @@ class ProbeTables:
 
     def __init__(self, max_bytes: int = MAX_TABLE_BYTES) -> None:
         self._max_bytes = max_bytes
-        self._lock = threading.Lock()
+        self._lock = PerProcess(threading.Lock)
         self._tables: OrderedDict[Permutations, Table] = OrderedDict()
         self._spent: OrderedDict[Permutations, float] = OrderedDict()
 
@@ -127,7 +128,7 @@ class ProbeTables:
             return None
         if making > _MAX_MAKING or drawn.table_bytes(depth) > room:
             return None
-        with self._lock:
+        with self._lock.get():
             held = self._tables.get(drawn)
             if held is not None and held.shape[0] >= depth:
                 self._tables.move_to_end(drawn)
@@ -135,7 +136,7 @@ class ProbeTables:
             if not self._due(drawn, direct, making):
                 return None
         made = make_table(drawn, depth)
-        with self._lock:
+        with self._lock.get():
             self._keep(drawn, made)
         return made
 

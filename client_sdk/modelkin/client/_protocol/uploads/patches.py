@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from modelkin import wire
+from modelkin._processes import PerProcess
 from modelkin._validation import check_model_name, check_tags
 from modelkin.client._protocol import supports
 from modelkin.client._protocol.calls.call import Call
@@ -63,13 +64,13 @@ class SupportCache:
         self._max_bytes = max_bytes
         self._size = 0
         self._stored: OrderedDict[tuple[str, str], _StoredSupport] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = PerProcess(threading.Lock)
         self._disabled = False
 
     def get(self, space: str, model: str) -> _StoredSupport | None:
         """The stored support of a model, or None if it is not known."""
         key = space, model
-        with self._lock:
+        with self._lock.get():
             known = self._stored.get(key)
             if known is not None:
                 self._stored.move_to_end(key)
@@ -81,13 +82,13 @@ class SupportCache:
         No patch changes an ordered support, so ordered supports are not kept.
         """
         key, size = (space, model), support.indices.nbytes
-        with self._lock:
+        with self._lock.get():
             self._drop(key)
             if etag is None or support.ordered or size > self._max_bytes or self._disabled:
                 return
             self._stored[key] = _StoredSupport(support, etag)
             self._size += size
-            while self._size > self._max_bytes:
+            while self._size > self._max_bytes and self._stored:
                 self._drop(next(iter(self._stored)))
 
     def update(self, info: ModelInfo) -> ModelInfo:
@@ -99,12 +100,12 @@ class SupportCache:
 
     def discard(self, space: str, model: str) -> None:
         """Forgets the support of a model."""
-        with self._lock:
+        with self._lock.get():
             self._drop((space, model))
 
     def disable(self) -> None:
         """Empties the cache and turns it off: the service takes no patches."""
-        with self._lock:
+        with self._lock.get():
             self._disabled = True
             self._stored.clear()
             self._size = 0

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from modelkin._processes import PerProcess
 from modelkin._validation import check_space_name
 from modelkin.client._protocol import spaces
 from modelkin.client._protocol.calls.call import Call
@@ -37,11 +38,11 @@ class LayoutCache:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, TensorOrder] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = PerProcess(threading.Lock)
 
     def get(self, space: str) -> TensorOrder | None:
         """The tensors of a space, or None if they are not known."""
-        with self._lock:
+        with self._lock.get():
             return self._known.get(space)
 
     def put(self, info: SpaceInfo) -> TensorOrder:
@@ -54,7 +55,7 @@ class LayoutCache:
             info.ordered,
             info.num_parameters,
         )
-        with self._lock:
+        with self._lock.get():
             self._known[info.name] = found
             self._known.move_to_end(info.name)
             while len(self._known) > _MAX_SPACES:
@@ -68,7 +69,7 @@ class LayoutCache:
 
     def discard(self, space: str) -> None:
         """Forgets a space."""
-        with self._lock:
+        with self._lock.get():
             self._known.pop(space, None)
 
 
