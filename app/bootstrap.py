@@ -78,6 +78,7 @@ from app.operations.maintenance.sketch_segments import SketchSegments
 from app.operations.maintenance.sketch_slots import SketchSlots
 from app.operations.observability.tracing import exporting
 from app.search.comparer import Comparer
+from app.search.constants import SpaceConstants
 from app.search.public.budgets import QueryBudgets
 from app.search.public.search import PublicSearch
 from app.search.public.service import PublicSpaceService
@@ -236,10 +237,11 @@ def _add_catalog(services: Container, stores: Stores) -> None:
 
 
 def _add_search(services: Container, stores: Stores, buckets: BucketService) -> None:
-    comparer = services.add(Comparer(stores.reader, stores.sketches))
+    constants = services.add(SpaceConstants(stores.reader, stores.indexes))
+    comparer = services.add(Comparer(stores.reader, stores.sketches, constants))
     subspaces = services.add(SubspaceService(services[SubspaceIndex]))
     services.add(SearchService(comparer, stores.indexes, buckets, subspaces))
-    services.add(SimilarityService(stores.reader, subspaces))
+    services.add(SimilarityService(stores.reader, subspaces, constants))
 
 
 def _add_public(services: Container, stores: Stores) -> None:
@@ -293,12 +295,21 @@ def _add_clustering(services: Container, stores: Stores) -> None:
             stores.blobs,
             jobs,
             newcomers,
+            services[SpaceConstants],
             max_mapped=support_fd_budget(),
             outbox=services[Outbox],
         )
     )
     services.add(PolicyService(stores.database, jobs))
-    services.add(MapService(stores.database, stores.blobs, jobs, max_mapped=support_fd_budget()))
+    services.add(
+        MapService(
+            stores.database,
+            stores.blobs,
+            jobs,
+            services[SpaceConstants],
+            max_mapped=support_fd_budget(),
+        )
+    )
     services.add(MapColoring(services[ClusteringService], services.add(LabelCache())))
 
 
@@ -320,12 +331,13 @@ def _add_learngenes(services: Container, stores: Stores) -> None:
 def _add_kinship(services: Container) -> None:
     reader, indexes = services[ModelReader], services[IndexRegistry]
     comparer, search = services[Comparer], services[SearchService]
-    services.add(DonorService(reader, comparer, search, indexes, services[SubspaceService]))
-    services.add(GraphService(reader))
+    constants, subspaces = services[SpaceConstants], services[SubspaceService]
+    services.add(DonorService(reader, comparer, search, indexes, subspaces, constants))
+    services.add(GraphService(reader, constants))
     base_revisions = BaseRevisions(reader, services[RevisionService])
-    services.add(LineageService(reader, comparer, search, indexes, base_revisions))
+    services.add(LineageService(reader, comparer, search, indexes, base_revisions, constants))
     services.add(LineageAudit(reader, services[LineageService]))
-    services.add(TensorService(reader, indexes))
+    services.add(TensorService(reader, indexes, constants))
 
 
 def _add_merges(services: Container, stores: Stores) -> None:

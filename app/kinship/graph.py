@@ -32,6 +32,7 @@ from app.models.catalog.repositories.tensor_counts import decode, dtype_of
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import layouts
 from app.models.subspaces.service import check_compare, common_compare
+from app.search.constants import Constants, SpaceConstants
 from modelkin.core.estimators import standard_errors
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import expected_of_pairs, kappas
@@ -99,8 +100,9 @@ class FoundGraph:
 class GraphService:
     """The use case that returns all neighbourhoods at once."""
 
-    def __init__(self, reader: ModelReader) -> None:
+    def __init__(self, reader: ModelReader, constants: SpaceConstants) -> None:
         self._reader = reader
+        self._constants = constants
 
     def graph(
         self,
@@ -138,6 +140,7 @@ class GraphService:
         sizes = layouts.tensor_sizes(session, space)
         if sizes is not None and count * sizes.size > _MAX_COUNTS:
             sizes = None  # counts by tensor of so many models do not fit into memory
+        constants = self._constants.of(session, space)
         nodes, values, subspaces = _read_nodes(session, space, tags, counted=sizes is not None)
         session.release()
         edges, expected = None, np.empty(0)
@@ -147,10 +150,10 @@ class GraphService:
             expected = np.full(len(edges.pairs), np.nan)
         elif len(nodes) > 1:
             with intact_maps():
-                models = self._models(space, nodes, values, deadline)
+                models = self._models(space, nodes, values, deadline, constants)
                 finder = EdgeFinder(models, deadline)
                 edges = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
-            expected = _similarity_by_chance(space, sizes, nodes, edges, deadline)
+            expected = _similarity_by_chance(space, sizes, nodes, edges, deadline, constants)
         deadline.require_client()
         facts = Graph(
             nodes=(),
@@ -158,8 +161,9 @@ class GraphService:
             k=k,
             threshold=threshold,
             version=space.version,
-            note=space.note,
+            note=constants.note(space, estimated=edges is not None and not edges.exact.all()),
             truncated=deadline.passed(),
+            constant_tensors=constants.names,
         )
         return FoundGraph(facts, nodes, edges, expected, space.signature.num_perm)
 
@@ -169,6 +173,7 @@ class GraphService:
         nodes: Sequence[repository.Node],
         values: bytearray,
         deadline: Deadline,
+        constants: Constants,
     ) -> GraphModels:
         dtype = value_dtype(space.signature.scheme)
         joined = np.frombuffer(values, dtype.newbyteorder("<"))
@@ -188,6 +193,7 @@ class GraphService:
             supports=supports,
             bytes_each=each,
             whole_matrix=whole_matrix,
+            constants=constants,
         )
 
     def _open(self, space: SpaceRecord, node: repository.Node) -> PackedSupport | None:
@@ -236,8 +242,11 @@ def _similarity_by_chance(
     nodes: Sequence[repository.Node],
     found: EdgeSet,
     deadline: Deadline,
+    constants: Constants,
 ) -> npt.NDArray[np.float64]:
     """Return S by chance of each edge; NaN where it is unknown, and after the deadline.
+
+    It is unknown, too, of estimates that cannot leave out constants.
 
     Args:
         sizes: the sizes of the tensors; None if they do not count.
@@ -248,7 +257,10 @@ def _similarity_by_chance(
     for row, node in enumerate(deadline.until(nodes)):
         if node.tensor_counts is not None:
             counts[row] = decode(space, node.tensor_counts)
-    return expected_of_pairs(counts, found.pairs.ends, sizes.astype(np.float64), deadline.passed)
+    expected = expected_of_pairs(
+        constants.without(counts), found.pairs.ends, sizes.astype(np.float64), deadline.passed
+    )
+    return np.where(found.exact, expected, np.nan) if constants else expected
 
 
 def _some_edges(graph: FoundGraph, some: slice) -> Iterator[GraphEdge]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.infra.deadlines import NEVER, Deadline
+from app.search.constants import NO_CONSTANTS, Constants
 from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport, matrix
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances, blocks
@@ -54,6 +55,7 @@ class GraphModels:
         supports: the open supports that will be compared.
         bytes_each: the most bytes of a support that a comparison reads.
         whole_matrix: whether comparing all supports with each other is affordable.
+        constants: the tensors that are left out.
     """
 
     names: Sequence[str]
@@ -61,6 +63,7 @@ class GraphModels:
     supports: Sequence[PackedSupport | None]
     bytes_each: int
     whole_matrix: bool
+    constants: Constants = NO_CONSTANTS
 
     @property
     def exact(self) -> npt.NDArray[np.bool_]:
@@ -89,7 +92,7 @@ class EdgeFinder:
         self._models = models
         self._deadline = deadline
         self._exact = models.exact
-        self._estimated = SignatureDistances(models.values)
+        self._estimated = SignatureDistances(models.values, models.constants.share)
 
     def nearest(self, k: int) -> EdgeSet:
         """The edges of the k nearest neighbours; models that share nothing are not neighbours."""
@@ -144,7 +147,9 @@ class EdgeFinder:
         if full.size:
             packed = [support for support in models.supports if support is not None]
             try:
-                similarity[np.ix_(full, full)] = matrix(packed, self._require_time)
+                similarity[np.ix_(full, full)] = matrix(
+                    packed, self._require_time, models.constants.gaps
+                )
             except _Late:
                 self._exact = np.zeros(n, np.bool_)
         if not self._exact.all():
@@ -180,7 +185,8 @@ class EdgeFinder:
         similarity = pairs.similarity.copy()
         supports = {row: s for row, s in enumerate(self._models.supports) if s is not None}
         rows = np.flatnonzero(found.exact)
-        compared = exact_similarity(supports, pairs.ends[rows], self._deadline.passed)
+        gaps = self._models.constants.gaps
+        compared = exact_similarity(supports, pairs.ends[rows], self._deadline.passed, gaps)
         exact = np.zeros(len(pairs), np.bool_)
         exact[rows[: compared.size]] = True
         similarity[exact] = compared

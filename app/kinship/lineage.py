@@ -20,11 +20,12 @@ from app.kinship.lineage_comparer import LineageComparer, require_time
 from app.kinship.lineage_summary import summary_of
 from app.kinship.measurements import Measurements, judge_base, kin_of
 from app.kinship.neighborhood import Neighborhood, scan_neighborhood
-from app.models.catalog.reader import ModelReader
+from app.models.catalog.reader import ModelReader, Subject
 from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.index.registry import IndexRegistry
 from app.models.spaces.records import SpaceRecord
 from app.search.comparer import Comparer
+from app.search.constants import Constants, SpaceConstants, tensors_in_words
 from app.search.service import SearchService
 from modelkin.core.kinship.lineage import (
     MIN_BACKGROUND_MODELS,
@@ -67,7 +68,9 @@ class LineageService:
         search: SearchService,
         indexes: IndexRegistry,
         base_revisions: BaseRevisions,
+        constants: SpaceConstants,
     ) -> None:
+        self._constants = constants
         self._reader = reader
         self._comparer = LineageComparer(comparer)
         self._earlier_bases = EarlierBases(self._comparer, base_revisions)
@@ -88,10 +91,11 @@ class LineageService:
         subject = self._reader.stored_subject(session, space, name)
         assert subject.model is not None
         declared = subject.model.base_model
+        constants = self._find_constants(session, space, subject)
         near = self._search.neighbors(session, space, subject, k=_MAX_INSPECTED)
         require_time(deadline)
         family = Family.of(session, space, name, declared, [item.model for item in near])
-        neighborhood = scan_neighborhood(self._indexes, session, space, subject)
+        neighborhood = scan_neighborhood(self._indexes, session, space, subject, constants)
         measured = self._measure(session, space, family, near.items, neighborhood)
         require_time(deadline)
         is_differences = space.importance.kind == "delta"
@@ -103,6 +107,9 @@ class LineageService:
             )
         if earlier is not None:
             measured, judgement = earlier.measured, earlier.judgement
+        unseen = bool(constants) and measured.base is not None and measured.base.kappa is None
+        if judgement is not None and unseen and not is_differences:
+            judgement = Judgement("inconclusive", "unclear")  # constants may be all that they share
         verdict = lineage_verdict(
             judgement, declared=declared is not None, circular=_leads_back(family)
         )
@@ -130,11 +137,21 @@ class LineageService:
             chain=tuple(self._links(session, space, family, measured.base, deadline)),
             cycle=family.cycle,
             note=_NOTES.get(space.importance.kind, space.note),
+            constant_tensors=constants.names,
         )
         sizes = _of_two_sizes(session, space, subject.model.support_size, declared)
         past = None if earlier is None else earlier.note
         said = [past, None if is_differences else sizes, _NOTES.get(space.importance.kind)]
+        said.append(_left_out(constants, unseen=unseen))
         return summary_of(lineage, said, of_data=space.importance.kind in _OF_DATA)
+
+    def _find_constants(self, session: Reader, space: SpaceRecord, subject: Subject) -> Constants:
+        """The tensors that are left out; the model and its declared base may show them alone."""
+        subjects = [subject]
+        declared = None if subject.model is None else subject.model.base_model
+        if declared is not None and candidates_by_name(session, space, [declared]):
+            subjects.append(self._reader.stored_subject(session, space, declared))
+        return self._constants.of(session, space, *subjects)
 
     def _measure(
         self,
@@ -193,6 +210,16 @@ class LineageService:
                 )
             )
         return links
+
+
+def _left_out(constants: Constants, *, unseen: bool) -> str | None:
+    """The clause for tensors that are left out; None without any."""
+    if not constants:
+        return None
+    left = f"{tensors_in_words(constants.names)}, which no training changed"
+    if unseen:
+        return f"there is nothing to compare but {left}, or a signature, which cannot leave it out"
+    return f"the comparison leaves out {left}"
 
 
 def _of_two_sizes(

@@ -20,6 +20,7 @@ from app.models.index.change_feed import ChangeFeed
 from app.models.index.registry import IndexRegistry
 from app.models.index.space_index import Snapshot
 from app.models.spaces.records import SpaceRecord
+from app.search.constants import NO_CONSTANTS, Constants
 from modelkin.core.similarity.background import Background, similarities_of_matches
 
 __all__ = ["Neighborhood", "scan_neighborhood"]
@@ -31,13 +32,18 @@ _SEED = 1
 
 
 def scan_neighborhood(
-    indexes: IndexRegistry, session: Reader, space: SpaceRecord, subject: Subject
+    indexes: IndexRegistry,
+    session: Reader,
+    space: SpaceRecord,
+    subject: Subject,
+    constants: Constants = NO_CONSTANTS,
 ) -> Neighborhood:
     """Scan the neighborhood of a subject, as one transaction sees it."""
     feed = ChangeFeed(session, space.id)
     snapshot = indexes.snapshot_at(space.id, space.signature, space.version, feed)
     own = None if subject.model is None else subject.model.id
-    return Neighborhood(snapshot, subject.values, own)
+    share = constants.share_of(subject.packed)
+    return Neighborhood(snapshot, subject.values, own, constants, share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,16 @@ class Neighborhood:
         snapshot: the index of the space.
         values: the subject's signature, shape ``(num_perm,)``.
         own: the subject's id, if it is a model of the space.
+        constants: the tensors that comparisons leave out.
+        share: the share of the subject's indices in them, which signatures do not leave out: every
+            model is taken to hold as much.
     """
 
     snapshot: Snapshot
     values: npt.NDArray[np.unsignedinteger]
     own: int | None
+    constants: Constants = NO_CONSTANTS
+    share: float = 0.0
 
     def background(self, *, unrelated: bool = False, without: Collection[int] = ()) -> Background:
         """The usual similarity: the distribution over all models but the subject.
@@ -71,6 +82,8 @@ class Neighborhood:
             counted = counted & ~np.isin(snapshot.ids, [*without])
         models = np.bincount(matches[counted], minlength=num_perm + 1)
         similarities, errors = _similarities(num_perm)
+        similarities = cascade.outside(similarities, self.share)
+        errors = errors / (1.0 - self.share)
         make: Callable[..., Background] = Background.of_unrelated if unrelated else Background.of
         return make(similarities, errors, models)
 
@@ -85,7 +98,8 @@ class Neighborhood:
         order = np.lexsort((found.ids, -found.matches))
         ids, matches = found.ids[order], found.matches[order]
         others = np.flatnonzero(ids != (-1 if self.own is None else self.own))[:count]
-        return ids[others], cascade.similarity_from_matches(matches[others], self.values.size)
+        similarity = cascade.similarity_from_matches(matches[others], self.values.size)
+        return ids[others], cascade.outside(similarity, self.share)
 
     def sample(self, count: int) -> Ids:
         """The ids of ``count`` random models that may have a support, without the subject.

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.infra.http.schemas import Estimate, Expected, Kappa, Note, ResponseModel
+from app.infra.http.schemas import ConstantTensors, Estimate, Expected, Kappa, Note, ResponseModel
 from modelkin.core.kinship.lineage import Reason
 from modelkin.types.kinship import Donors
 from modelkin.types.lineages import Lineage, LineageFinding
@@ -95,6 +95,7 @@ class DonorsOut(ResponseModel):
         "may be better donors"
     )
     note: Note
+    constant_tensors: ConstantTensors
 
     @classmethod
     def of(cls, found: Donors) -> DonorsOut:
@@ -158,6 +159,7 @@ class LineageOut(ResponseModel):
     chain: list[LinkOut] = Field(description="the declared bases, one after another")
     cycle: bool = Field(description="the chain comes back to where it has been")
     note: Note
+    constant_tensors: ConstantTensors
 
     @classmethod
     def of(cls, found: Lineage) -> LineageOut:

@@ -1,7 +1,7 @@
 """The tensors of a space: which hold the indices of its supports, and which look constant.
 
-:mod:`modelkin.core.similarity.tensors` has the rule. This module samples supports and pairs of
-them, within limits of bytes, whatever the size of the space and its models.
+The constants are those that comparisons leave out. For the other figures this module samples
+supports and pairs of them, within limits of bytes, whatever the size of the space and its models.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from app.models.index.change_feed import ChangeFeed
 from app.models.index.registry import IndexRegistry
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.layouts import find_layout
+from app.search.constants import SpaceConstants
 from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import tensor_sizes
@@ -49,9 +50,12 @@ _MAX_COUNTS = 1 << 22
 class TensorService:
     """The use case that describes the tensors of a space."""
 
-    def __init__(self, reader: ModelReader, indexes: IndexRegistry) -> None:
+    def __init__(
+        self, reader: ModelReader, indexes: IndexRegistry, constants: SpaceConstants
+    ) -> None:
         self._reader = reader
         self._indexes = indexes
+        self._constants = constants
 
     def tensors(
         self, session: Reader, space: SpaceRecord, deadline: Deadline = NEVER
@@ -71,6 +75,7 @@ class TensorService:
                 f"space {space.name!r} has no layout, so it has no tensors: create it with one",
                 field="space",
             )
+        constants = self._constants.of(session, space)
         ids = self._shuffled_ids(session, space)
         shares, counted = _shares(session, space, layout, ids)
         with intact_maps():
@@ -80,7 +85,7 @@ class TensorService:
             found, compared = _compare_pairs(supports, pairs, layout, deadline)
         deadline.require_client()
         return SpaceTensors(
-            items=tuple(_summaries(layout, shares, found)),
+            items=tuple(_summaries(layout, shares, found, frozenset(constants.names))),
             supports=counted,
             pairs=compared,
             version=space.version,
@@ -159,9 +164,12 @@ def _compare_pairs(
 
 
 def _summaries(
-    layout: Layout, shares: npt.NDArray[np.float64] | None, found: TensorAgreement
+    layout: Layout,
+    shares: npt.NDArray[np.float64] | None,
+    found: TensorAgreement,
+    constants: frozenset[str],
 ) -> list[TensorSummary]:
-    columns = (found.similarity, found.kappa, found.strangers, found.constant)
+    columns = (found.similarity, found.kappa, found.strangers)
     each = zip(layout.tensors, *(column.tolist() for column in columns), strict=True)
     return [
         TensorSummary(
@@ -171,7 +179,7 @@ def _summaries(
             similarity=None if similarity != similarity else similarity,
             kappa=None if kappa != kappa else kappa,
             strangers=strangers,
-            looks_constant=constant,
+            looks_constant=tensor.name in constants,
         )
-        for place, (tensor, similarity, kappa, strangers, constant) in enumerate(each)
+        for place, (tensor, similarity, kappa, strangers) in enumerate(each)
     ]

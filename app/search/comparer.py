@@ -8,8 +8,7 @@ that is sharper than a signature, else by full-width minhashes. Each item names 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -21,57 +20,33 @@ from app.models.catalog.repositories.candidates import Candidate
 from app.models.catalog.repositories.sketches import sketches_by_id
 from app.models.catalog.repositories.tensor_counts import counts_by_name
 from app.models.index.cascade import is_sharper
-from app.models.index.sketch_file import SketchFile
 from app.models.index.sketch_folder import SketchFolder
 from app.models.index.sketch_heads import SAMPLE_SEED, SAMPLE_SIZE, sketch_of_head
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.layouts import tensor_sizes
+from app.search.constants import Constants, SpaceConstants
 from app.search.orders import rank_comparer
+from app.search.prepared_query import PreparedQuery
+from app.search.sketches import SketchesOutside
 from modelkin import wire
 from modelkin.core import estimators
-from modelkin.core.packed import PackedSupport, packed_shared_count
+from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import expected_similarities, kappa
+from modelkin.core.similarity.outside import overlap_outside
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch, similarity_in_sample, standard_error_in_sample
-from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import NeighborMeasure
 
-__all__ = ["Comparer", "PreparedQuery", "require_layout"]
+__all__ = ["Comparer", "require_layout"]
 
 log = logging.getLogger(__name__)
 
 _HELD_SUPPORTS = 16
 """Supports that are held until those without a sketch on this machine get theirs."""
-_FETCH_S = 2.0
-"""Seconds that an answer waits for supports that are not on this machine yet."""
 _JOB_FETCH_S = 60.0
 """Seconds that each comparison of a job waits for supports; a job itself has no deadline."""
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedQuery:
-    """A subject, with the data for comparing it with the models of a space.
-
-    Attributes:
-        session: a view of the database.
-        space: the space in that view.
-        subject: the model or payload whose neighbours are sought.
-        sketch: the subject's, if it is sharper than the signature.
-        file: the sketches of the space on this machine.
-        by_ranks: a function that compares supports with the subject by octaves, if requested.
-        fetching: the time after which the query no longer waits for supports that this machine
-            lacks.
-    """
-
-    session: Reader
-    space: SpaceRecord
-    subject: Subject
-    sketch: Sketch | None
-    file: SketchFile
-    by_ranks: Callable[[Support], float] | None = None
-    fetching: Deadline = field(default_factory=lambda: Deadline(_FETCH_S))
 
 
 class Comparer:
@@ -80,11 +55,19 @@ class Comparer:
     Args:
         reader: reads stored models.
         sketches: the sketches on this machine.
+        constants: knows the tensors that are left out.
     """
 
-    def __init__(self, reader: ModelReader, sketches: SketchFolder) -> None:
+    def __init__(
+        self, reader: ModelReader, sketches: SketchFolder, constants: SpaceConstants
+    ) -> None:
         self._reader = reader
         self._sketches = sketches
+        self._constants = constants
+
+    def constants(self, session: Reader, space: SpaceRecord, subject: Subject) -> Constants:
+        """The tensors that comparisons with a subject leave out."""
+        return self._constants.of(session, space, subject)
 
     def query(
         self,
@@ -98,9 +81,15 @@ class Comparer:
         Raises:
             InvalidParameter: the measure is ``"ordered"``, and the space is not, or the subject.
         """
-        by_ranks = rank_comparer(space, subject) if measure == "ordered" else None
+        constants = self._constants.of(session, space, subject)
+        ranked = measure == "ordered"
+        by_ranks = rank_comparer(space, subject, constants.gaps) if ranked else None
         file = self._sketches.of(space.id, space.num_parameters)
-        return PreparedQuery(session, space, subject, _sketch(space, subject), file, by_ranks)
+        sketch, outside = _sketch(space, subject), None
+        if constants and sketch is not None:
+            outside = SketchesOutside(file, space.num_parameters, constants.gaps)
+            sketch = outside.cut(sketch)
+        return PreparedQuery(session, space, subject, sketch, file, constants, outside, by_ranks)
 
     def compare(
         self,
@@ -148,7 +137,7 @@ class Comparer:
                 damaged.append(candidate)
                 continue
             model, theirs = found
-            items.append(_exact_neighbor(candidate, ours, theirs, query.by_ranks))
+            items.append(_exact_neighbor(query, candidate, ours, theirs))
             if cache_sketches:
                 overlapped.append((model.id, model.content_id, theirs))
             if len(overlapped) == _HELD_SUPPORTS:
@@ -167,8 +156,9 @@ class Comparer:
         """Add to the items the similarity expected by chance, and kappa, the similarity beyond it.
 
         Both stay None without a layout, and where a side has no support or its indices are not
-        counted yet. A support that was replaced after the query began is compared with the chance
-        of its predecessor.
+        counted yet; and where constants are left out, of an estimate that could not leave them out.
+        A support that was replaced after the query began is compared with the chance of its
+        predecessor.
         """
         given = subject.model is None
         if subject.packed is None or not items or (given and subject.tensor_counts is None):
@@ -179,11 +169,18 @@ class Comparer:
         own = [] if subject.model is None else [subject.model.name]
         counts = counts_by_name(session, space, [*own, *(item.model for item in items)])
         ours = subject.tensor_counts if subject.model is None else counts.get(subject.model.name)
-        counted = [item for item in items if item.model in counts]
+        constants = self._constants.of(session, space, subject)
+        counted = [
+            item
+            for item in items
+            if item.model in counts and not (constants and item.estimate == "signature")
+        ]
         if ours is None or not counted:
             return list(items)
-        theirs = [counts[item.model] for item in counted]
-        expected = expected_similarities(ours, theirs, sizes.astype(np.float64)).tolist()
+        theirs = [constants.without(counts[item.model]) for item in counted]
+        expected = expected_similarities(
+            constants.without(ours), theirs, sizes.astype(np.float64)
+        ).tolist()
         known = {item.model: s0 for item, s0 in zip(counted, expected, strict=True)}
         return [_beyond_chance(item, known.get(item.model)) for item in items]
 
@@ -233,7 +230,7 @@ class Comparer:
             return {}, True
         ids = np.array([candidate.id for candidate in candidates], np.int64)
         contents = np.array([candidate.content_id for candidate in candidates], np.int64)
-        counts = query.file.counts(query.sketch, ids, contents)
+        counts = query.sketches.counts(query.sketch, ids, contents)
         known = {
             candidate.id: (shared, members)
             for candidate, (shared, members) in zip(candidates, counts.tolist(), strict=True)
@@ -246,7 +243,7 @@ class Comparer:
         made = self._make_sketches(query, stored, deadline)
         for candidate, sketch in (*read, *made.items()):
             if sketch is not None:
-                known[candidate.id] = query.sketch.shared(sketch), sketch.members
+                known[candidate.id] = query.count(sketch)
                 query.file.write(candidate.id, candidate.content_id, sketch)
         return known, len(made) == len(stored)
 
@@ -328,20 +325,18 @@ def _beyond_chance(item: Neighbor, expected: float | None) -> Neighbor:
 
 
 def _exact_neighbor(
-    candidate: Candidate,
-    ours: PackedSupport,
-    theirs: PackedSupport,
-    by_ranks: Callable[[Support], float] | None,
+    query: PreparedQuery, candidate: Candidate, ours: PackedSupport, theirs: PackedSupport
 ) -> Neighbor:
-    shared = packed_shared_count(ours, theirs)
-    similarity = estimators.similarity_of(shared, ours.k, theirs.k)
+    by_ranks = query.by_ranks
+    found = overlap_outside(ours, theirs, query.constants.gaps)
+    similarity = found.similarity
     return Neighbor(
         model=candidate.name,
         similarity=similarity,
         jaccard=estimators.jaccard_of(similarity),
         estimate="exact",
         standard_error=0.0,
-        shared_indices=shared,
+        shared_indices=found.shared,
         ordered_similarity=None if by_ranks is None else by_ranks(theirs.unpack()),
     )
 
@@ -355,7 +350,9 @@ def _estimate_neighbor(
         shared, theirs = counts
         ours = query.sketch.members
         whole = query.space.num_parameters <= query.sketch.size
-        if whole or ours + theirs - shared > num_perm:
+        # A signature cannot leave out constants, so with these a sketch of few members is better.
+        few = max(1, ours + theirs - shared) if query.constants else num_perm + 1
+        if whole or ours + theirs - shared >= few:
             similarity = similarity_in_sample(shared, ours, theirs)
             return Neighbor(
                 model=candidate.name,
@@ -365,11 +362,17 @@ def _estimate_neighbor(
                 standard_error=0.0 if whole else standard_error_in_sample(shared, ours, theirs),
                 shared_indices=None,
             )
+    similarity = estimators.similarity_from_jaccard(jaccard)
+    error = estimators.standard_error(jaccard, num_perm)
+    share = query.constant_share
+    if share:
+        similarity, error = max(0.0, (similarity - share) / (1 - share)), error / (1 - share)
+        jaccard = estimators.jaccard_of(similarity)
     return Neighbor(
         model=candidate.name,
-        similarity=estimators.similarity_from_jaccard(jaccard),
+        similarity=similarity,
         jaccard=jaccard,
         estimate="signature",
-        standard_error=estimators.standard_error(jaccard, num_perm),
+        standard_error=error,
         shared_indices=None,
     )

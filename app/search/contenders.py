@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from app.models.index.cascade import Selection, scan_bounds
+from app.models.index.cascade import Selection, outside, scan_bounds
 from app.models.index.scan import Scan, ScanCandidates
 
 __all__ = ["MAX_BYTES", "MAX_MODELS", "Contenders", "Scanned", "find_contenders"]
@@ -35,18 +35,22 @@ class Scanned:
 
     Attributes:
         by_values: whether candidates are compared by the values of signatures.
+        share: the share of the subject's indices in constants, which are left out.
     """
 
     scan: Scan
     proposed: ScanCandidates
     by_values: bool
+    share: float = 0.0
 
     def beyond(self, similarity: float) -> tuple[Ids, Similarities]:
         """The models outside the proposal whose S may be above ``similarity``, with bounds."""
         h = self.scan.num_perm
-        least = np.searchsorted(_largest_bounds(h, self.by_values), similarity, side="right")
+        most = outside(_largest_bounds(h, self.by_values), self.share)
+        least = np.searchsorted(most, similarity, side="right")
         others = self.scan.others(self.proposed, int(least))
         bounds = scan_bounds(others.matches, others.contents, h, by_values=self.by_values)
+        bounds = outside(bounds, self.share)
         near = bounds > similarity
         return others.ids[near], bounds[near]
 

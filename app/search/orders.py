@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from app.models.catalog.reader import Subject
 from app.models.spaces.records import SpaceRecord
+from modelkin.core.gaps import NO_GAPS, Gaps
 from modelkin.core.indices import index_dtype
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.ordered import ordered_similarities, ordered_similarity_to
@@ -36,8 +37,13 @@ def require_ordered(space: SpaceRecord) -> None:
         )
 
 
-def rank_comparer(space: SpaceRecord, subject: Subject) -> Callable[[Support], float]:
+def rank_comparer(
+    space: SpaceRecord, subject: Subject, gaps: Gaps = NO_GAPS
+) -> Callable[[Support], float]:
     """Return a function that compares supports with a subject by the ranks of their indices.
+
+    Args:
+        gaps: what is left out.
 
     Raises:
         InvalidParameter: the space is not ordered, or the query has no octaves.
@@ -49,11 +55,11 @@ def rank_comparer(space: SpaceRecord, subject: Subject) -> Callable[[Support], f
             "of select_support(..., ordered=True) in the native format",
             field="measure",
         )
-    return ordered_similarity_to(subject.packed.unpack())
+    return ordered_similarity_to(subject.packed.unpack(), gaps)
 
 
 def ordered_matrix(
-    supports: Sequence[PackedSupport], report: Callable[[int, int], None]
+    supports: Sequence[PackedSupport], report: Callable[[int, int], None], gaps: Gaps = NO_GAPS
 ) -> npt.NDArray[np.float64]:
     """Compute the exact ordered similarity of all pairs; a few supports are unpacked at a time.
 
@@ -61,6 +67,7 @@ def ordered_matrix(
         supports: n ordered supports of one M.
         report: called with the done part and the whole of the work, after each row of a tile; an
             error that it raises ends the computation.
+        gaps: what is left out.
 
     Returns:
         Shape ``(n, n)``, symmetric, 1 on the diagonal, in the order given.
@@ -74,7 +81,7 @@ def ordered_matrix(
             query = tile[inside] if inside >= 0 else supports[row].unpack()
             first = max(0, inside + 1)  # the others are in the matrix by now
             columns = slice(begin + first, begin + len(tile))
-            found = ordered_similarities(query, tile[first:])
+            found = ordered_similarities(query, tile[first:], gaps)
             values[row, columns] = values[columns, row] = found
             report(begin * begin + row * len(tile), n * n)
     return values

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from app.infra.deadlines import Deadline
 from app.models.index import cascade
 from app.models.spaces.records import SpaceRecord
-from app.search.comparer import PreparedQuery, require_layout
+from app.search.comparer import require_layout
 from app.search.contenders import Scanned
+from app.search.prepared_query import PreparedQuery
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import NeighborMeasure
@@ -22,6 +23,9 @@ __all__ = ["MAX_K", "METHODS", "Proposal", "SearchRequest", "check_kappa", "chec
 
 METHODS = ("auto", "exact", "scan", "lsh")
 MAX_K = 1000
+
+_MORE_CANDIDATES = 4
+"""Times as many models that signatures propose where a space has constants."""
 
 Ids = npt.NDArray[np.int64]
 
@@ -53,10 +57,22 @@ class SearchRequest:
 
     @property
     def comparison_size(self) -> int:
-        """The least number of candidates that are compared."""
-        return cascade.comparison_size(
+        """The least number of candidates that are compared; with constants, which blur, twice."""
+        size = cascade.comparison_size(
             self.k, exactly=self.exactly, sketched=self.query.sketch is not None
         )
+        return 2 * size if self.query.constants else size
+
+    def scan_size(self, models: int) -> int:
+        """The number of models that signatures propose; more where constants blur what they say."""
+        size = cascade.scan_size(models, self.k)
+        return _MORE_CANDIDATES * size if self.query.constants else size
+
+    @property
+    def least_of_all(self) -> float:
+        """The least S of a neighbour with the constants, which signatures do not leave out."""
+        share = self.query.constant_share
+        return share + (1 - share) * self.min_similarity
 
     @property
     def bytes_each(self) -> int:

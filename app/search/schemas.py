@@ -7,7 +7,15 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import Estimate, Expected, Kappa, Note, RequestModel, ResponseModel
+from app.infra.http.schemas import (
+    ConstantTensors,
+    Estimate,
+    Expected,
+    Kappa,
+    Note,
+    RequestModel,
+    ResponseModel,
+)
 from modelkin.types.search import Neighbors, Overlap
 
 __all__ = [
@@ -69,6 +77,7 @@ class NeighborsOut(ResponseModel):
                     "similarity_slack": 0.0,
                     "degraded": False,
                     "note": None,
+                    "constant_tensors": [],
                 }
             ]
         }
@@ -102,6 +111,7 @@ class NeighborsOut(ResponseModel):
         "not be read and its signature stood in"
     )
     note: Note
+    constant_tensors: ConstantTensors
 
     @classmethod
     def of(cls, found: Neighbors) -> NeighborsOut:
@@ -151,6 +161,7 @@ class OverlapOut(ResponseModel):
                         }
                     ],
                     "note": None,
+                    "constant_tensors": [],
                 }
             ]
         }
@@ -172,6 +183,7 @@ class OverlapOut(ResponseModel):
     )
     tensors: list[TensorOverlapOut] | None
     note: Note
+    constant_tensors: ConstantTensors
 
     @classmethod
     def of(cls, found: Overlap) -> OverlapOut:
@@ -199,3 +211,4 @@ class SimilarityOut(ResponseModel):
         description="models without a support: their rows and columns are estimates"
     )
     note: Note
+    constant_tensors: ConstantTensors

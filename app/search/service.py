@@ -33,9 +33,10 @@ from app.models.index.registry import IndexRegistry
 from app.models.index.space_index import Snapshot
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import SubspaceService, check_compare
-from app.search.comparer import Comparer, PreparedQuery
+from app.search.comparer import Comparer
 from app.search.contenders import Scanned, find_contenders
 from app.search.orders import require_ordered
+from app.search.prepared_query import PreparedQuery
 from app.search.request import Proposal, SearchRequest, check_kappa, check_request
 from modelkin.types.search import Neighbor, Neighbors
 from modelkin.types.vocabulary import Compare, NeighborMeasure, UsedSearchMethod
@@ -187,10 +188,11 @@ class SearchService:
             proposal.contents,
             proposal.similarity,
             query.sketch,
-            query.file,
+            query.sketches,
             num_perm=query.subject.values.size,
             count=request.comparison_size,
             exactly=request.exactly,
+            share=query.constant_share,
         )
         chosen = cascade.select_candidates(estimates, request.k, request.comparison_size)
         tied = _tied_by_name(query, chosen)
@@ -265,17 +267,18 @@ class SearchService:
         """The first stage of the cascade: candidates from a scan of the signature bytes."""
         subject = request.query.subject
         snapshot = self._snapshot(request.query)
-        count = cascade.scan_size(len(snapshot) if among is None else among.size, request.k)
+        count = request.scan_size(len(snapshot) if among is None else among.size)
         by_values = not request.exactly and request.query.sketch is None
         scan = snapshot.scan(
             subject.values,
             among=among,
             nearest=request.k + (request.own_id is not None) if by_values else 0,
-            least=cascade.least_matches(request.min_similarity, subject.values.size),
+            least=cascade.least_matches(request.least_of_all, subject.values.size),
         )
         found = scan.best(count + 1)
         similarity = cascade.similarity_from_matches(found.matches, subject.values.size)
-        return Proposal(found.ids, found.contents, similarity, Scanned(scan, found, by_values))
+        scanned = Scanned(scan, found, by_values, request.query.constant_share)
+        return Proposal(found.ids, found.contents, similarity, scanned)
 
     def _propose_by_lookup(self, request: SearchRequest, among: Ids) -> Proposal:
         """Few candidates, ranked by full minhashes if there are more than will be compared."""
@@ -310,14 +313,15 @@ def _result(
         truncated=request.deadline.passed(),
         note=_note(request.query),
         measure=request.measure,
+        constant_tensors=request.query.constants.names,
     )
 
 
 def _note(query: PreparedQuery) -> str | None:
-    """The caveats of the space, and of the difference of a stored model that it asks about."""
+    """The caveats of the comparison, and of the difference of a stored model that it asks about."""
     space, model = query.space, query.subject.model
     differs = model is not None and space.importance.kind == "delta"
-    notes = (space.note, model.difference_note if differs and model is not None else None)
+    notes = (query.note, model.difference_note if differs and model is not None else None)
     return "; ".join(filter(None, notes)) or None
 
 

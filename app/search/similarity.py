@@ -14,20 +14,21 @@ import numpy.typing as npt
 from app.infra.db.database import Reader
 from app.infra.deadlines import NEVER, Deadline
 from app.infra.storage.guarded_maps import intact_maps
-from app.models.catalog.reader import ModelReader
+from app.models.catalog.reader import ModelReader, Subject
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models, tensor_counts
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.layouts import find_layout, tensor_sizes
 from app.models.subspaces.service import SubspaceService, check_compare
 from app.search.comparer import require_layout
+from app.search.constants import Constants, SpaceConstants
 from app.search.orders import ordered_matrix, require_ordered
 from modelkin.core import estimators
 from modelkin.core import packed as packing
-from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity import chance, overlap
-from modelkin.core.similarity.ordered import ordered_similarity
+from modelkin.core.similarity.ordered import ordered_similarity_to
+from modelkin.core.similarity.outside import overlap_outside
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Overlap, SimilarityMatrix
@@ -39,15 +40,19 @@ MAX_MODELS = 1000
 _ROWS_AT_A_TIME = 50
 
 Floats = npt.NDArray[np.float64]
+_NO_VALUES: npt.NDArray[np.unsignedinteger] = np.empty(0, np.uint32)
 P = TypeVar("P", PackedSupport, PackedSupport | None)
 
 
 class SimilarityService:
     """The use cases that compare models with each other."""
 
-    def __init__(self, reader: ModelReader, subspaces: SubspaceService) -> None:
+    def __init__(
+        self, reader: ModelReader, subspaces: SubspaceService, constants: SpaceConstants
+    ) -> None:
         self._reader = reader
         self._subspaces = subspaces
+        self._constants = constants
 
     def overlap(
         self,
@@ -70,32 +75,33 @@ class SimilarityService:
         if space.kind == "subspaces":
             return self._subspaces.overlap(session, space, a, b, compare)
         records = models.get_models(session, space, [a, b])
-        tensors, expected, by_octaves = None, None, None
         layout = find_layout(session, space)
         if layout is None:
-            one, other = (self._reader.require_packed(space, record) for record in records)
-            shared, sizes = packing.packed_shared_count(one, other), (one.k, other.k)
-            if space.ordered:
-                by_octaves = ordered_similarity(one.unpack(), other.unpack())
+            packed = [self._reader.require_packed(space, record) for record in records]
         else:
-            first, second = (self._reader.support(space, record) for record in records)
-            shared, sizes = overlap.shared_count(first, second), (first.k, second.k)
-            tensors = overlap.by_tensor(first, second, layout)
-            expected = _expected_similarity(tensors, layout)
-            if space.ordered:
-                by_octaves = ordered_similarity(first, second)
-        similarity = estimators.similarity_of(shared, *sizes)
+            packed = [PackedSupport.pack(self._reader.support(space, each)) for each in records]
+        subjects = map(Subject, records, [_NO_VALUES] * 2, packed)
+        constants = self._constants.of(session, space, *subjects)
+        one, other = packed
+        found = overlap_outside(one, other, constants.gaps, layout)
+        tensors, by_octaves = None, None
+        if layout is not None:
+            tensors = overlap.by_tensor(one.unpack(), other.unpack(), layout)
+        if space.ordered:
+            compare_ordered = ordered_similarity_to(one.unpack(), constants.gaps)
+            by_octaves = compare_ordered(other.unpack())
         return Overlap(
             a,
             b,
-            shared,
-            similarity,
-            estimators.jaccard_of(similarity),
+            found.shared,
+            found.similarity,
+            estimators.jaccard_of(found.similarity),
             tensors,
-            expected,
-            None if expected is None else chance.kappa(similarity, expected),
-            note=space.note,
+            found.expected,
+            found.kappa,
+            note=constants.note(space, estimated=False),
             ordered_similarity=by_octaves,
+            constant_tensors=constants.names,
         )
 
     def matrix(
@@ -130,6 +136,7 @@ class SimilarityService:
             return SimilarityMatrix(tuple(names), found, (), measure)
         records = models.get_models(session, space, names)
         require = _Requirement(deadline, len(names))
+        constants = self._constants.of(session, space)
         self._reader.fetch(records, deadline.left())
         compute = {
             "similarity": self._similarities,
@@ -137,10 +144,14 @@ class SimilarityService:
             "ordered": self._ordered_similarity,
         }[measure]
         with intact_maps():
-            values, estimated = compute(session, space, records, require)
+            values, estimated = compute(session, space, records, require, constants)
         without = tuple(names[row] for row in estimated)
-        note = _note(space.note, len(without) if measure == "kappa" else 0)
-        return SimilarityMatrix(tuple(names), values, without, measure, note=note)
+        caveat = constants.note(space, estimated=bool(estimated))
+        note = _note(caveat, len(without) if measure == "kappa" else 0)
+        left_out = constants.names
+        return SimilarityMatrix(
+            tuple(names), values, without, measure, note=note, constant_tensors=left_out
+        )
 
     def _similarities(
         self,
@@ -148,6 +159,7 @@ class SimilarityService:
         space: SpaceRecord,
         records: Sequence[ModelRecord],
         require: _Requirement,
+        constants: Constants,
     ) -> tuple[Floats, list[int]]:
         """S of all pairs, and the rows of models without a support, whose S is estimated."""
         packed = _read_supports(
@@ -162,7 +174,7 @@ class SimilarityService:
             _estimate_rows(signatures, estimated, values, require)
         if full:
             supports = [support for support in packed if support is not None]
-            values[np.ix_(full, full)] = packing.matrix(supports, require)
+            values[np.ix_(full, full)] = packing.matrix(supports, require, constants.gaps)
         return values, estimated
 
     def _kappas(
@@ -171,13 +183,16 @@ class SimilarityService:
         space: SpaceRecord,
         records: Sequence[ModelRecord],
         require: _Requirement,
+        constants: Constants,
     ) -> tuple[Floats, list[int]]:
         """Kappa of all pairs, and the rows of models without a support, whose kappa is NaN."""
         sizes = tensor_sizes(session, space)
         assert sizes is not None  # the space has a layout
         counts = _counts(session, space, records, sizes.size)
-        values, estimated = self._similarities(session, space, records, require)
-        expected = chance.expected_matrix(counts, sizes.astype(np.float64), require)
+        values, estimated = self._similarities(session, space, records, require, constants)
+        expected = chance.expected_matrix(
+            constants.without(counts), sizes.astype(np.float64), require
+        )
         return chance.kappas(values, expected), estimated
 
     def _ordered_similarity(
@@ -186,13 +201,14 @@ class SimilarityService:
         space: SpaceRecord,
         records: Sequence[ModelRecord],
         require: _Requirement,
+        constants: Constants,
     ) -> tuple[Floats, list[int]]:
         """The ordered similarity of all pairs; every model has a support."""
         session.release()
         opened = _read_supports(
             records, require, partial(self._reader.require_packed, space, mapped=True)
         )
-        return ordered_matrix(opened, require), []
+        return ordered_matrix(opened, require, constants.gaps), []
 
     def _signatures(
         self, session: Reader, space: SpaceRecord, records: Sequence[ModelRecord]
@@ -274,12 +290,6 @@ def _counts(
             if record.id in found:
                 table[row] = found[record.id]
     return table
-
-
-def _expected_similarity(tensors: Sequence[overlap.TensorOverlap], layout: Layout) -> float:
-    """The similarity of two supports by chance, from their counts by tensor."""
-    ours, theirs = np.array([(tensor.a, tensor.b) for tensor in tensors], np.int64).T
-    return float(chance.expected_similarities(ours, theirs[None], chance.tensor_sizes(layout))[0])
 
 
 def _note(caveat: str | None, unknown: int) -> str | None:

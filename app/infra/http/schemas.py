@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 __all__ = [
+    "ConstantTensors",
     "Estimate",
     "Expected",
     "Kappa",
@@ -30,6 +31,10 @@ Expected = Annotated[
 Kappa = Annotated[
     float | None,
     Field(description="(S - S0) / (1 - S0), the similarity beyond chance; null as `expected` is"),
+]
+ConstantTensors = Annotated[
+    list[str],
+    Field(description="the tensors that no training changed, which S and chance leave out"),
 ]
 Note = Annotated[
     str | None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from app.infra.db.database import Reader
@@ -88,7 +89,8 @@ class NewcomerAssignment:
         near = self._with_chance(session, space, subject, near)
         voters = near[:VOTERS]
         pairs = self._support_sizes(session, space, subject, voters)
-        return nearest_cluster(
+        constants = self._comparer.constants(session, space, subject)
+        placed = nearest_cluster(
             clustering.id,
             content,
             label_of,
@@ -97,6 +99,7 @@ class NewcomerAssignment:
             sizes=sizes,
             yardsticks=yardsticks(space, content, voters, pairs),
         )
+        return replace(placed, constant_tensors=constants.names)
 
     def _with_chance(
         self, session: Reader, space: SpaceRecord, subject: Subject, near: list[Neighbor]

@@ -71,7 +71,7 @@ def _all_pairs(snapshot: Snapshot, progress: Progress) -> ModelDistances:
     if snapshot.subspaces is not None and snapshot.compare is not None:
         similarity = affinities(snapshot.subspaces, snapshot.compare)
         return ModelDistances(MatrixDistances(similarity), "exact", None, similarity, None)
-    estimated = SignatureDistances(snapshot.values)
+    estimated = SignatureDistances(snapshot.values, snapshot.constants.share)
     rows = [row for row, support in enumerate(snapshot.supports) if support is not None]
     exact = _exact(snapshot, progress) if rows else None
     if exact is not None and len(rows) == len(snapshot):
@@ -86,7 +86,8 @@ def _all_pairs(snapshot: Snapshot, progress: Progress) -> ModelDistances:
 def _exact(snapshot: Snapshot, progress: Progress) -> Floats:
     """S of all pairs of the models that have a support, in their order."""
     supports = [support for support in snapshot.supports if support is not None]
-    return matrix(supports, report=lambda done, total: progress(done, total, STAGE))
+    gaps = snapshot.constants.gaps
+    return matrix(supports, report=lambda done, total: progress(done, total, STAGE), gaps=gaps)
 
 
 def _nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistances:
@@ -102,7 +103,7 @@ def _nearest_only(snapshot: Snapshot, k: int, progress: Progress) -> ModelDistan
         )
         near = nearest(compared, k, lambda done, total: progress(done, total, STAGE))
         return ModelDistances(compared, "exact", None, None, near)
-    estimated = SignatureDistances(snapshot.values)
+    estimated = SignatureDistances(snapshot.values, snapshot.constants.share)
     supports = sum(support is not None for support in snapshot.supports)
     candidates = min(len(snapshot) - 1, _CANDIDATE_FACTOR * k) if supports else k
     near = nearest(estimated, candidates, lambda done, total: progress(done, total, STAGE))
@@ -126,6 +127,7 @@ def _refine(near: Nearest, snapshot: Snapshot, progress: Progress) -> Nearest:
         {row: s for row, s in enumerate(snapshot.supports) if s is not None},
         np.stack(np.divmod(pairs, n), axis=1),
         lambda: report() is not None,  # it never stops, and an error of the report ends it
+        snapshot.constants.gaps,
     )
     far = near.distances.copy().ravel()
     far[both] = 1.0 - similarity[place]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import RequestModel, ResponseModel
+from app.infra.http.schemas import ConstantTensors, RequestModel, ResponseModel
 from app.jobs.schemas import without_models
 from app.kinship.clustering.policies import PolicyTerms
 from app.kinship.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
@@ -146,7 +146,10 @@ class ClusteringSummary(ResponseModel):
     parameters: dict[str, Any] = Field(
         description="as they were given; a listing leaves out `models`"
     )
-    chosen: dict[str, Any] = Field(description="parameters that the algorithm chose by itself")
+    chosen: dict[str, Any] = Field(
+        description="parameters that the algorithm chose by itself, and as constant_tensors the "
+        "tensors that no training changed, if similarities left some out"
+    )
     version: int = Field(description="of the space that was clustered")
     similarity: Literal["exact", "mixed", "signature"] = Field(
         description="how similarities came about; mixed: exact for pairs of which both have a "
@@ -255,6 +258,7 @@ class AssignmentOut(ResponseModel):
         "like each other"
     )
     votes: list[VoteOut] = Field(description="of the nearest clustered models, the nearest first")
+    constant_tensors: ConstantTensors
     margin: float = Field(
         description="how much nearer the cluster is than the next, 0 to 1: by squared distances to "
         "centroids for data subspaces, else its share less that of the next"
@@ -289,6 +293,7 @@ class AssignmentOut(ResponseModel):
             votes=[VoteOut.model_validate(vote) for vote in placed.votes],
             margin=placed.margin or 0.0,
             compare=placed.compare,
+            constant_tensors=list(placed.constant_tensors),
             learngene=None
             if learngene is None
             else LearngeneSummary.summary(space, learngene, stale=stale),

@@ -34,6 +34,7 @@ from app.kinship.clustering.snapshot import Snapshot, take_snapshot
 from app.models.catalog.reader import Subject
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
+from app.search.constants import SpaceConstants
 from app.tenancy.auth.records import Tenant
 from app.webhooks.outbox import Outbox
 from modelkin.core.clustering.clustering import NOISE, agreement, lasting_ids
@@ -98,6 +99,7 @@ class ClusteringService:
         blobs: the store of supports.
         jobs: the service that enqueues the clusterings.
         newcomers: the service that assigns new models to clusters.
+        constants: knows the tensors that are left out.
         max_mapped: the most supports that a job may hold mapped at a time.
         outbox: the outbox, which gets an event for each recorded clustering.
     """
@@ -108,6 +110,7 @@ class ClusteringService:
         blobs: BlobStore,
         jobs: JobService,
         newcomers: NewcomerAssignment,
+        constants: SpaceConstants,
         *,
         max_mapped: int,
         outbox: Outbox | None = None,
@@ -116,6 +119,7 @@ class ClusteringService:
         self._blobs = blobs
         self._jobs = jobs
         self._newcomers = newcomers
+        self._constants = constants
         self._max_mapped = max_mapped
         self._outbox = outbox
 
@@ -211,7 +215,10 @@ class ClusteringService:
             space = spaces.find_space_by_id(session, job.space_id or 0)
             if space is None:
                 raise SpaceNotFound(f"there is no space {job.space!r} any more")
-            snapshot = take_snapshot(session, self._blobs, space, request, self._max_mapped)
+            constants = self._constants.of(session, space)
+            snapshot = take_snapshot(
+                session, self._blobs, space, request, self._max_mapped, constants
+            )
             previous = _Previous.of(session, space, request.scope)
         with intact_maps():
             found = cluster_models(snapshot, progress)
@@ -296,8 +303,9 @@ class _FinishedClustering:
 
     @property
     def _compared(self) -> dict[str, Any]:
-        compare = self.snapshot.compare
-        return {} if compare is None else {"compare": compare}
+        compare, constants = self.snapshot.compare, self.snapshot.constants
+        blocks = {} if compare is None else {"compare": compare}
+        return blocks | ({"constant_tensors": list(constants.names)} if constants else {})
 
     def content(self, ids: Labels) -> ClusteringContent:
         names = self.snapshot.names

@@ -23,6 +23,7 @@ from app.kinship.clustering.request import MAX_MODELS, ClusteringPlan, Clusterin
 from app.models.catalog.stored_supports import SupportDecoder
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import common_compare
+from app.search.constants import NO_CONSTANTS, Constants
 from modelkin.core.packed import PackedSupport
 from modelkin.core.sketching.schemes import ValueArray, value_dtype
 from modelkin.core.subspaces.subspace import Subspace
@@ -48,6 +49,7 @@ class Snapshot:
             and if supports are not compared.
         subspaces: their data subspaces, in a space of these; else None.
         compare: the blocks of subspaces that meet; else None.
+        constants: the tensors that are left out.
     """
 
     plan: ClusteringPlan
@@ -57,6 +59,7 @@ class Snapshot:
     supports: tuple[PackedSupport | None, ...]
     subspaces: tuple[Subspace, ...] | None = None
     compare: Compare | None = None
+    constants: Constants = NO_CONSTANTS
 
     def __len__(self) -> int:
         return len(self.names)
@@ -68,12 +71,14 @@ def take_snapshot(
     space: SpaceRecord,
     request: ClusteringRequest,
     max_mapped: int,
+    constants: Constants = NO_CONSTANTS,
 ) -> Snapshot:
     """Read the models that the request selects.
 
     Args:
         session: a view of the space at the version to cluster.
         max_mapped: the most supports that may be mapped at a time; each holds a descriptor.
+        constants: the tensors that no training changed.
 
     Raises:
         ModelNotFound: a named model does not exist.
@@ -96,6 +101,7 @@ def take_snapshot(
         names=tuple(member.name for member in members),
         values=values,
         supports=_open(blobs, space, members, plan, max_mapped),
+        constants=constants,
     )
 
 

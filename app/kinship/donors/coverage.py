@@ -17,7 +17,7 @@ import numpy.typing as npt
 from app.infra.errors import SupportRequired, Unavailable
 from app.kinship.donors.request import DonorRanking, DonorRequest, RankedDonor, Target
 from app.kinship.donors.unrelated import ChanceFilter
-from app.models.catalog.reader import ModelReader, Subject
+from app.models.catalog.reader import ModelReader
 from app.models.catalog.repositories.candidates import Candidate, candidates_by_id
 from modelkin.core import estimators
 from modelkin.core.kinship.cover import greedy_cover
@@ -119,7 +119,7 @@ class CoverageSearch:
                 field="target",
             )
         try:
-            return TargetIndices.of(packed)
+            return TargetIndices.of(packed, gaps=target.neighborhood.constants.gaps)
         except InvalidSupport as error:
             raise Unavailable(f"the stored support of the target is damaged: {error}") from error
 
@@ -135,7 +135,7 @@ class CoverageSearch:
         compared, whole = self._visit_supports(
             target,
             wanted,
-            lambda name, packed: _compare_exactly(name, target.subject, packed, indices),
+            lambda name, packed: _compare_exactly(name, target, packed, indices),
         )
         kept = [
             (neighbor, row)
@@ -200,17 +200,19 @@ class _Pool:
 
 
 def _compare_exactly(
-    name: str, target: Subject, packed: PackedSupport, indices: TargetIndices
+    name: str, target: Target, packed: PackedSupport, indices: TargetIndices
 ) -> tuple[Neighbor, Words]:
     """A model compared with the target, exactly, and the target's indices that it holds."""
-    assert target.packed is not None
+    ours, gaps = target.subject.packed, target.neighborhood.constants.gaps
+    assert ours is not None
     row = indices.membership_bits(packed)
     shared = (
         int(np.bitwise_count(row).sum())
         if indices.whole
-        else packed_shared_count(target.packed, packed)
+        else packed_shared_count(ours, packed, gaps)
     )
-    similarity = estimators.similarity_of(shared, target.packed.k, packed.k)
+    sizes = ours.k - ours.count_in(gaps), packed.k - packed.count_in(gaps)
+    similarity = estimators.similarity_of(shared, *sizes)
     jaccard = estimators.jaccard_of(similarity)
     return Neighbor(name, similarity, jaccard, "exact", 0.0, shared), row
 

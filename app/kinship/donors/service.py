@@ -35,6 +35,7 @@ from app.models.subspaces.service import (
     subspace_of,
 )
 from app.search.comparer import Comparer
+from app.search.constants import SpaceConstants
 from app.search.service import SearchService
 from modelkin.core.kinship import donors as mixing
 from modelkin.core.similarity.background import Background
@@ -56,7 +57,9 @@ class DonorService:
         search: SearchService,
         indexes: IndexRegistry,
         subspaces: SubspaceService,
+        constants: SpaceConstants,
     ) -> None:
+        self._constants = constants
         self._chance = ChanceFilter(comparer)
         coverage = CoverageSearch(reader, self._chance)
         self._search = search
@@ -93,7 +96,8 @@ class DonorService:
         check_compare(space, request.compare)
         if space.kind == "subspaces":
             return self._of_subspaces(session, space, target, request, deadline)
-        neighborhood = scan_neighborhood(self._indexes, session, space, target)
+        constants = self._constants.of(session, space, target)
+        neighborhood = scan_neighborhood(self._indexes, session, space, target, constants)
         among = None
         if request.tags:
             among = np.sort(np.array(models.ids_with_tags(session, space, request.tags), np.int64))
@@ -116,7 +120,13 @@ class DonorService:
             left_out=found.left_out,
             degraded=not found.whole,
             truncated=found.truncated,
-            note=_note(space, request, choices, found.considered),
+            note=_note(
+                constants.note(space, estimated=target.packed is None),
+                request,
+                choices,
+                found.considered,
+            ),
+            constant_tensors=constants.names,
         )
 
     def _of_subspaces(
@@ -215,10 +225,10 @@ def _weights(
 
 
 def _note(
-    space: SpaceRecord, request: DonorRequest, choices: Sequence[RankedDonor], considered: int
+    caveat: str | None, request: DonorRequest, choices: Sequence[RankedDonor], considered: int
 ) -> str | None:
     """The caveats in words: of the space, and of an answer without a donor to learn from."""
-    notes = [] if space.note is None else [space.note]
+    notes = [] if caveat is None else [caveat]
     if not choices:
         notes.append(
             f"no donor: none of the {considered} models considered shares an index with the target "

@@ -14,7 +14,7 @@ from app.infra.errors import NotAcceptable
 from app.infra.http.answers import AnswerMemory, streamed_answer
 from app.infra.http.requests.negotiation import choose
 from app.infra.http.routes import Routes
-from app.infra.http.schemas import Expected, Kappa, Note
+from app.infra.http.schemas import ConstantTensors, Expected, Kappa, Note
 from app.infra.http.services import Service
 from app.kinship.graph import FoundGraph, GraphService
 from app.models.catalog.dependencies import TagFilter
@@ -72,6 +72,7 @@ class GraphFactsOut(BaseModel):
     threshold: float | None
     version: int = Field(description="of the space")
     note: Note
+    constant_tensors: ConstantTensors = []
     truncated: bool = Field(
         description="the time for the answer was over: models may lack edges, and edges that could "
         "be exact may be estimates"
@@ -179,10 +180,17 @@ def _head(graph: Graph) -> Iterator[str]:
         for name, of in keys.items():
             yield f'<key id="{name}" for="{kind}" attr.name="{name}" attr.type="{of}"/>'
     yield '<key id="truncated" for="graph" attr.name="truncated" attr.type="boolean"/>'
+    if graph.constant_tensors:
+        yield (
+            '<key id="constant_tensors" for="graph" attr.name="constant_tensors" '
+            'attr.type="string"/>'
+        )
     if graph.note is not None:
         yield '<key id="note" for="graph" attr.name="note" attr.type="string"/>'
     yield '<graph edgedefault="undirected">'
     yield _data("truncated", str(graph.truncated).lower())
+    if graph.constant_tensors:
+        yield _data("constant_tensors", ",".join(graph.constant_tensors))
     if graph.note is not None:
         yield _data("note", graph.note)
 

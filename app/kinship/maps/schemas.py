@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import RequestModel, ResponseModel
+from app.infra.http.schemas import ConstantTensors, RequestModel, ResponseModel
 from app.kinship.maps.records import MapRecord
 from app.kinship.maps.request import MapRequest
 from app.models.spaces.records import SpaceRecord
@@ -65,3 +65,4 @@ class MapOut(MapInfo):
     models: list[str] = Field(description="names, in order")
     x: list[float] = Field(description="of each model; a model takes about one unit of area")
     y: list[float] = Field(description="likewise, upwards")
+    constant_tensors: ConstantTensors = Field(default_factory=list)

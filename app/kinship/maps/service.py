@@ -30,6 +30,7 @@ from app.kinship.maps.records import MapRecord
 from app.kinship.maps.request import MapRequest
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
+from app.search.constants import SpaceConstants
 from app.tenancy.auth.records import Tenant
 
 __all__ = ["JOB_KIND", "MapService"]
@@ -49,15 +50,23 @@ class MapService:
         database: the database to read from.
         blobs: the store of supports.
         jobs: the service that enqueues the drawing.
+        constants: knows the tensors that are left out.
         max_mapped: the most supports that a job may hold mapped at a time.
     """
 
     def __init__(
-        self, database: Database, blobs: BlobStore, jobs: JobService, *, max_mapped: int
+        self,
+        database: Database,
+        blobs: BlobStore,
+        jobs: JobService,
+        constants: SpaceConstants,
+        *,
+        max_mapped: int,
     ) -> None:
         self._database = database
         self._blobs = blobs
         self._jobs = jobs
+        self._constants = constants
         self._max_mapped = max_mapped
 
     def create(
@@ -95,7 +104,8 @@ class MapService:
     def compressed_content(self, session: Reader, found: MapRecord) -> bytes:
         """The models and places of a map: JSON, compressed by gzip.
 
-        It is ``{"models": [...], "x": [...], "y": [...]}``, ordered by name.
+        It is ``{"models": [...], "x": [...], "y": [...]}``, ordered by name; with the names
+        of ``constant_tensors`` where there are any.
         """
         return repository.content(session, found)
 
@@ -114,7 +124,10 @@ class MapService:
                 raise SpaceNotFound(f"there is no space {job.space!r} any more")
             request.check(space, clusterings.count_members(session, space, (), None))
             asked = request.of_models()
-            snapshot = take_snapshot(session, self._blobs, space, asked, self._max_mapped)
+            constants = self._constants.of(session, space)
+            snapshot = take_snapshot(
+                session, self._blobs, space, asked, self._max_mapped, constants
+            )
         with intact_maps():
             drawn = place_models(snapshot, progress)
         content = _pack(snapshot, drawn)
@@ -147,4 +160,7 @@ def _record(job: JobRecord, snapshot: Snapshot, drawn: Places, seconds: float) -
 
 def _pack(snapshot: Snapshot, drawn: Places) -> bytes:
     x, y = drawn.xy.astype(float).round(_DIGITS).T.tolist()
-    return gzip.compress(to_json({"models": snapshot.names, "x": x, "y": y}), _GZIP_LEVEL, mtime=0)
+    places: dict[str, Any] = {"models": snapshot.names, "x": x, "y": y}
+    if snapshot.constants:
+        places["constant_tensors"] = snapshot.constants.names
+    return gzip.compress(to_json(places), _GZIP_LEVEL, mtime=0)

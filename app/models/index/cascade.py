@@ -14,20 +14,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from app.models.index.sketch_file import SketchFile
 from modelkin.core.sketching.sketch import Sketch
 
 __all__ = [
     "Estimates",
     "Selection",
+    "Sketches",
     "comparison_size",
     "estimate",
     "is_sharper",
     "least_matches",
+    "outside",
     "scan_bounds",
     "scan_size",
     "select_candidates",
@@ -93,6 +95,16 @@ def is_sharper(sketch: Sketch, num_perm: int) -> bool:
     return sketch.num_parameters <= sketch.size or sketch.members > num_perm
 
 
+class Sketches(Protocol):
+    """The sketches of a space, or the part of them that is compared."""
+
+    def counts(self, sketch: Sketch, ids: Ids, contents: Ids, *, coarse: bool = False) -> Ids:
+        """Shared and own members, as ``SketchFile.counts`` gives them."""
+
+    def members(self, sketch: Sketch, *, coarse: bool = False) -> int:
+        """The number of members of a sketch that ``counts`` compares."""
+
+
 @dataclass(frozen=True, slots=True)
 class Estimates:
     """Estimates of S for candidates, before any support is read.
@@ -137,6 +149,16 @@ def scan_bounds(
     return np.where((contents == 0) | by_values, _value_bound(similarity), probable)
 
 
+def outside(similarity: Similarities, share: float) -> Similarities:
+    """S outside constants, from S of all indices, if both supports hold them alike.
+
+    Args:
+        similarity: S, or a bound of it; any shape.
+        share: the share of the subject's indices that lies in constants, below 1.
+    """
+    return np.maximum(0.0, (similarity - share) / (1.0 - share)) if share else similarity
+
+
 def similarity_from_jaccards(jaccards: npt.NDArray[np.float64]) -> Similarities:
     """S from J."""
     similarity: Similarities = 2 * jaccards / (1 + jaccards)
@@ -148,11 +170,12 @@ def estimate(
     contents: Ids,
     similarity: Similarities,
     sketch: Sketch | None,
-    file: SketchFile,
+    file: Sketches,
     *,
     num_perm: int,
     count: int = _MIN_SKETCHED_COMPARISONS,
     exactly: bool = True,
+    share: float = 0.0,
 ) -> Estimates:
     """Run the second stage: a quarter of the sample ranks many candidates, all of it the best.
 
@@ -166,11 +189,13 @@ def estimate(
         count: the number of candidates that the third stage will compare.
         exactly: whether the third stage compares supports; else sketches, or signatures without a
             sketch.
+        share: the share of the query's indices in constants, which signatures cannot leave out.
     """
     by_values = (contents == 0) | (not exactly and sketch is None)
     bound = _upper_bound(similarity, num_perm)
     if by_values.any():
         bound = np.where(by_values, _value_bound(similarity), bound)
+    similarity, bound = outside(similarity, share), outside(bound, share)
     most_trials = np.inf if exactly else num_perm
     buffer = _EstimateBuffer(similarity.copy(), bound, np.zeros(ids.size, np.bool_), most_trials)
     if sketch is None:
@@ -201,7 +226,7 @@ class _EstimateBuffer:
     final_trials: float
 
     def update(
-        self, at: Ids, counts: Ids, file: SketchFile, sketch: Sketch, *, coarse: bool = False
+        self, at: Ids, counts: Ids, file: Sketches, sketch: Sketch, *, coarse: bool = False
     ) -> None:
         """Estimate S of the candidates ``at`` from the members they share with the query."""
         seen = counts[:, 0] >= 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, get_args
+from urllib.parse import quote
 
 import numpy as np
 from fastapi import Header, Query, Response
@@ -53,6 +54,8 @@ CSV = "text/csv"
 NPY = "application/x-npy"
 _BYTES_OF_A_VALUE: Final = 32
 """Bytes of a matrix's value, as a number and as text."""
+_MAX_HEADER: Final = 4096
+"""Bytes of names in a header, at most."""
 
 
 @routes.get(
@@ -138,6 +141,8 @@ def similarity(
         }
         if matrix.note is not None:
             headers["X-Modelkin-Note"] = matrix.note
+        if matrix.constant_tensors:
+            headers["X-Modelkin-Constant-Tensors"] = _listed(matrix.constant_tensors)
         memory.take(_BYTES_OF_A_VALUE * len(names) ** 2)
     return gathered_answer(
         PIECES[media_type](matrix), media_type, headers, memory, context.deadline
@@ -153,6 +158,7 @@ def _json(matrix: SimilarityMatrix) -> Iterator[bytes]:
         **dict.fromkeys(others),
         "estimated": matrix.estimated,
         "note": matrix.note,
+        "constant_tensors": matrix.constant_tensors,
     }
     yield to_json(facts)[:-1] + b',"%b":' % matrix.measure.encode()
     for place, row in enumerate(_rows(matrix, None)):
@@ -191,6 +197,17 @@ def _rows(matrix: SimilarityMatrix, unknown: Any) -> Iterator[list[Any]]:
     for values in matrix.values:
         row: list[Any] = values.tolist()
         yield [unknown if value != value else value for value in row]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names for a header, percent-encoded, as many as fit into one that every proxy passes on."""
+    listed = ""
+    for name in names:
+        more = f"{listed},{quote(name, safe='')}" if listed else quote(name, safe="")
+        if len(more) > _MAX_HEADER:
+            break
+        listed = more
+    return listed
 
 
 def _estimated_rows(matrix: SimilarityMatrix) -> str:

@@ -59,7 +59,8 @@ class ClusteringInfo(Printed):
         algorithm: the one that was used.
         parameters: the parameters of the request, with the filters of the models; in a listing
             without the names of ``models``.
-        chosen: the parameters that the algorithm chose by itself.
+        chosen: the parameters that the algorithm chose by itself, and as ``constant_tensors`` the
+            tensors that no training changed, if similarities left some out.
         version: that of the space when it was clustered.
         similarity: whether similarities were exact, estimated from signatures, or mixed.
         models: how many were clustered.
@@ -164,6 +165,7 @@ class Assignment(Printed):
         reason: why the newcomer is in no cluster; None where it is in one.
         note: a doubt where it is placed, but much less like the members than they are like each
             other.
+        constant_tensors: the tensors that no training changed, which S and chance leave out.
     """
 
     _sentences: ClassVar[tuple[str, ...]] = ("reason", "note")
@@ -181,6 +183,7 @@ class Assignment(Printed):
     nearest_members: tuple[str, ...] = ()
     reason: str | None = None
     note: str | None = None
+    constant_tensors: tuple[str, ...] = ()
 
     def match(self, clusters: Mapping[Key, Collection[str]]) -> Key:
         """The cluster of another grouping that most of this cluster's nearest members are in.

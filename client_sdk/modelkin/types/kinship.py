@@ -146,6 +146,7 @@ class Donors(Ranking[Donor]):
             no donor to learn from; else None.
         truncated: the time for the answer was over before all candidates were compared: others may
             be better donors.
+        constant_tensors: the tensors that no training changed, which S and chance leave out.
     """
 
     _row: ClassVar[type[Any]] = Donor
@@ -160,6 +161,7 @@ class Donors(Ranking[Donor]):
     degraded: bool = False
     note: str | None = None
     truncated: bool = False
+    constant_tensors: tuple[str, ...] = ()
 
     def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame`` with one row a donor; its reasons are columns too.
@@ -218,6 +220,7 @@ class Graph(Printed):
         note: a caveat in words: the space does not state the importance of its supports; else None.
         truncated: the time for the answer was over: models may lack edges, and edges that could be
             exact may be estimates.
+        constant_tensors: the tensors that no training changed, which S and chance leave out.
     """
 
     _printed_rows: ClassVar[str | None] = "edges"
@@ -228,6 +231,7 @@ class Graph(Printed):
     version: int
     note: str | None = None
     truncated: bool = False
+    constant_tensors: tuple[str, ...] = ()
 
     def to_pandas(self) -> pandas.DataFrame:
         """The edges as a ``pandas.DataFrame``.
@@ -272,6 +276,7 @@ class Graph(Printed):
                 "version": self.version,
                 "note": self.note,
                 "truncated": self.truncated,
+                "constant_tensors": list(self.constant_tensors),
             },
             "nodes": [
                 {

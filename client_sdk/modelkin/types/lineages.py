@@ -95,6 +95,7 @@ class Lineage(Printed):
         cycle: the chain returns to a model that is already in it.
         note: a caveat in words: the space does not state the importance of its supports, or holds
             differences; else None.
+        constant_tensors: the tensors that no training changed, which S and chance leave out.
     """
 
     _first_columns: ClassVar[tuple[str, ...]] = (
@@ -115,6 +116,7 @@ class Lineage(Printed):
     chain: tuple[LineageLink, ...]
     cycle: bool
     note: str | None = None
+    constant_tensors: tuple[str, ...] = ()
 
     def to_pandas(self) -> pandas.DataFrame:
         """The kin as a ``pandas.DataFrame``, nearest first.

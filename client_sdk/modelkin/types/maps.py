@@ -36,6 +36,7 @@ class ModelMap(Printed):
         seconds: how many seconds the job took.
         models: the names of the models, in order.
         x, y: the place of each model, which takes about one unit of area.
+        constant_tensors: the tensors that no training changed, which similarities leave out.
     """
 
     id: str
@@ -51,6 +52,7 @@ class ModelMap(Printed):
     models: tuple[str, ...]
     x: tuple[float, ...]
     y: tuple[float, ...]
+    constant_tensors: tuple[str, ...] = ()
 
     def _table(self) -> Table:
         names = ("space", "parts", "changed_models", "similarity", "created_at")

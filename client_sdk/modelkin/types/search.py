@@ -101,6 +101,7 @@ class Neighbors(Ranking[Neighbor]):
             more than the budget allows are too near to each other for estimates to order them. 0
             where the k nearest are those of ``"exact"``, but for what a scan misses by chance.
         similarity_slack: how far S at rank k may be below that of ``"exact"`` for that reason.
+        constant_tensors: the tensors that no training changed, which S and chance leave out.
     """
 
     _row: ClassVar[type[Any]] = Neighbor
@@ -116,6 +117,7 @@ class Neighbors(Ranking[Neighbor]):
     note: str | None = None
     ties_left_out: int = 0
     similarity_slack: float = 0.0
+    constant_tensors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,8 @@ class Overlap(Printed):
         angles: for data subspaces, the principal angles of each block that both have; else None.
         ordered_similarity: the cosine of the indices, weighted by the octaves of their ranks; None
             where the space is not ordered.
+        constant_tensors: the tensors that no training changed, which all figures but those of
+            ``tensors`` leave out.
     """
 
     a: str
@@ -162,6 +166,7 @@ class Overlap(Printed):
     note: str | None = None
     angles: tuple[BlockAngles, ...] | None = None
     ordered_similarity: float | None = None
+    constant_tensors: tuple[str, ...] = ()
 
     def to_pandas(self) -> pandas.DataFrame:
         """The tensors as a ``pandas.DataFrame``, one row each; empty without a layout.
@@ -185,6 +190,8 @@ class SimilarityMatrix(Printed):
         measure: what ``values`` are: S for ``"similarity"``, ``"kappa"``, or ``"ordered"`` for the
             cosine of the indices, weighted by the octaves of their ranks.
         note: a caveat in words: the space does not state the importance of its supports; else None.
+        constant_tensors: the tensors that no training changed, which S and chance leave out. Of
+            some hundred the first are listed, and ``note`` counts them all.
     """
 
     models: tuple[str, ...]
@@ -192,6 +199,7 @@ class SimilarityMatrix(Printed):
     estimated: tuple[str, ...]
     measure: Measure = "similarity"
     note: str | None = None
+    constant_tensors: tuple[str, ...] = ()
 
     def _table(self) -> Table:
         title = f"{type(self).__name__} of {len(self.models):,} models"

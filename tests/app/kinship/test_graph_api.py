@@ -82,6 +82,7 @@ def test_edges_lead_to_the_nearest(crowd: Space, k: int) -> None:
         "threshold": None,
         "version": crowd.show()["version"],
         "truncated": False,
+        "constant_tensors": [],
     } == answer["graph"]
 
 

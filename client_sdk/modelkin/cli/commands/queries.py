@@ -218,6 +218,7 @@ def matrix(arguments: argparse.Namespace) -> Answer:
         "estimated": list(found.estimated),
         "measure": found.measure,
         "note": found.note,
+        "constant_tensors": list(found.constant_tensors),
     }
     if output is None:
         return Answer(_matrix_table(found), fields, as_notes(found.note))

@@ -137,6 +137,7 @@ class _Facts(msgspec.Struct):
     threshold: float | None = None
     note: str | None = None
     truncated: bool = False
+    constant_tensors: tuple[str, ...] = ()
 
 
 class _NodeLink(msgspec.Struct):
@@ -157,4 +158,5 @@ def _read_graph(response: Response) -> Graph:
         version=body.graph.version,
         note=body.graph.note,
         truncated=body.graph.truncated,
+        constant_tensors=body.graph.constant_tensors,
     )

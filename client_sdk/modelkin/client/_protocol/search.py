@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -102,7 +103,9 @@ def _read_matrix(response: Response, names: tuple[str, ...], measure: Measure) -
             f"X-Modelkin-Estimated is {listed[:60]!r}, not row numbers"
         ) from None
     note = response.headers.get("x-modelkin-note")
-    return SimilarityMatrix(names, values, estimated, measure, note)
+    listed = response.headers.get("x-modelkin-constant-tensors", "")
+    constants = tuple(unquote(name) for name in listed.split(",") if name)
+    return SimilarityMatrix(names, values, estimated, measure, note, constants)
 
 
 def _read_npy(content: bytes, shape: tuple[int, int]) -> npt.NDArray[np.float64]:

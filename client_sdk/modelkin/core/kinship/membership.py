@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.gaps import NO_GAPS, Gaps
 from modelkin.core.indices import IndexArray, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport
+from modelkin.errors import InvalidParameter
 
 __all__ = ["MAX_INDICES", "TargetIndices"]
 
@@ -45,14 +47,34 @@ class TargetIndices:
     """The indices, padded with the last one to a multiple of 64, as kernels need them."""
 
     @classmethod
-    def of(cls, target: PackedSupport, max_indices: int = MAX_INDICES) -> TargetIndices:
+    def of(
+        cls, target: PackedSupport, max_indices: int = MAX_INDICES, gaps: Gaps = NO_GAPS
+    ) -> TargetIndices:
         """All indices of a target, or ``max_indices`` of them at equal distances in their order.
 
         Of a larger target only the sampled indices are ever in memory.
+
+        Args:
+            target: the support of the target.
+            max_indices: the most indices.
+            gaps: what is left out of these.
+
+        Raises:
+            InvalidParameter: the target has no index outside the gaps.
         """
         indices = (
             target.unpack().indices if target.k <= max_indices else _sample(target, max_indices)
         )
+        if gaps:
+            edges = np.array(gaps.ranges, np.uint64).ravel()
+            outside = np.searchsorted(edges, indices.astype(np.uint64), side="right") % 2 == 0
+            indices = indices[outside]
+        if not indices.size:
+            raise InvalidParameter(
+                "the target has no index outside the tensors that no training changed, so nothing "
+                "of it can be compared: send one of more indices",
+                field="target",
+            )
         size = int(indices.size)
         padding = np.full(-size % 64, indices[-1], indices.dtype)
         padded = np.concatenate([indices, padding])

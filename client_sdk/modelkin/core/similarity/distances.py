@@ -81,16 +81,21 @@ class SignatureDistances:
 
     Args:
         values: the values of signatures of one scheme, h and seed, shape ``(n, h)``.
+        share: the share of the models' indices that lies in constants, below 1: taken as held by
+            all alike, and left out.
 
     Attributes:
         values: the argument ``values``.
         of_matches: the distance by how many values agree, shape ``(h + 1,)``.
     """
 
-    def __init__(self, values: ValueArray) -> None:
+    def __init__(self, values: ValueArray, share: float = 0.0) -> None:
         self.values = values
+        self._share = share
         jaccard = np.arange(values.shape[1] + 1) / values.shape[1]
         self.of_matches: Floats = 1.0 - 2.0 * jaccard / (1.0 + jaccard)
+        if share:
+            self.of_matches = np.minimum(1.0, self.of_matches / (1.0 - share))
 
     @property
     def cost(self) -> int:
@@ -107,8 +112,9 @@ class SignatureDistances:
 
     def error(self, distance: float) -> float:
         """The standard error of an estimated distance."""
-        similarity = 1.0 - distance
-        return standard_error(similarity / (2.0 - similarity), self.values.shape[1])
+        similarity = 1.0 - distance * (1.0 - self._share)
+        error = standard_error(similarity / (2.0 - similarity), self.values.shape[1])
+        return error / (1.0 - self._share)
 
 
 def blocks(

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.gaps import NO_GAPS, Gaps, indices_between
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.kernels.reference.octaves import ABSENT, SUMS
 from modelkin.core.octaves import Octaves, last_octave
@@ -49,12 +50,13 @@ def ordered_similarity(a: Support, b: Support) -> float:
     return ordered_similarity_to(a)(b)
 
 
-def ordered_similarities(query: Support, others: Iterable[Support]) -> Floats:
+def ordered_similarities(query: Support, others: Iterable[Support], gaps: Gaps = NO_GAPS) -> Floats:
     """The ordered similarity of one support and each of several others, in their order.
 
     Args:
         query: an ordered support.
         others: n more. Each is compared before the next one is requested.
+        gaps: what is left out.
 
     Returns:
         Shape ``(n,)``.
@@ -63,14 +65,16 @@ def ordered_similarities(query: Support, others: Iterable[Support]) -> Floats:
         InvalidParameter: one of them is not ordered.
         SpaceMismatch: one is of another number of parameters than the query, or of another origin.
     """
-    return np.array([*map(ordered_similarity_to(query), others)], np.float64)
+    return np.array([*map(ordered_similarity_to(query, gaps), others)], np.float64)
 
 
-def ordered_similarity_to(query: Support) -> Callable[[Support], float]:
+def ordered_similarity_to(query: Support, gaps: Gaps = NO_GAPS) -> Callable[[Support], float]:
     """Return a function that compares supports with the query, which is prepared once.
 
     It raises for the query, and its result for a support, as :func:`ordered_similarities` does.
     """
+    if gaps:
+        return _outside(query, gaps)
     shared, length = _counting(query), _squared_length(query.k)
 
     def compare(other: Support) -> float:
@@ -79,6 +83,35 @@ def ordered_similarity_to(query: Support) -> Callable[[Support], float]:
         return min(1.0, weight / math.sqrt(length * _squared_length(other.k)))
 
     return compare
+
+
+def _outside(query: Support, gaps: Gaps) -> Callable[[Support], float]:
+    """Compare what lies outside the gaps, where the indices keep the octaves of their ranks."""
+    ours = _cut(query, gaps)
+    shared = _counting(ours) if ours.k else None
+
+    def compare(other: Support) -> float:
+        check_comparable(query, other)
+        theirs = _cut(other, gaps)
+        if shared is None or not theirs.k:
+            return 0.0
+        lengths = (
+            float(_WEIGHTS[2 * _octaves(each).astype(np.int64)].sum()) for each in (ours, theirs)
+        )
+        return min(1.0, float((shared(theirs) * _WEIGHTS).sum()) / math.sqrt(math.prod(lengths)))
+
+    return compare
+
+
+def _cut(support: Support, gaps: Gaps) -> Support:
+    """The part of an ordered support outside the gaps; it may be empty."""
+    indices, octaves = support.indices, _octaves(support)
+    kept = np.ones(indices.size, np.bool_)
+    for begin, end in gaps.ranges:
+        inside = indices_between(indices, begin, end).size
+        first = int(np.searchsorted(indices, indices.dtype.type(begin)))
+        kept[first : first + inside] = False
+    return Support.trusted(indices[kept], support.num_parameters, octaves=octaves[kept])
 
 
 def _counting(query: Support) -> Callable[[Support], Counts]:

@@ -1,14 +1,11 @@
-"""Overlaps tensor by tensor over many pairs of models, and the tensors that no training changed.
+"""Overlaps tensor by tensor over many pairs of models.
 
-Every checkpoint may hold constants: a Fourier basis, position codes, running statistics. A
-constant tensor takes the same indices in every support, so it makes strangers look like kin. It is
-known by this: models that are at chance everywhere else agree in it.
+:mod:`modelkin.core.similarity.constants` tells which tensors no training changed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,28 +13,13 @@ import numpy.typing as npt
 from modelkin.core.indices import check_same_space
 from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.constants import AGREE, AT_CHANCE, MIN_KAPPA
 
-__all__ = ["TensorAgreement", "agreement", "shared_by_tensor"]
+__all__ = ["AT_CHANCE", "TensorAgreement", "agreement", "shared_by_tensor"]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-AGREE: Final = 0.95
-"""Two models agree in a tensor if they share so much of the smaller of their sets within it.
-
-From this S on they always do. With the same values and different thresholds, one set contains the
-other, whatever S is: Silero's Fourier basis has S = .90 to .95 at K = 5%, and takes 60% of K.
-"""
-AT_CHANCE: Final = 0.1
-"""The kappa below which two models are at chance."""
-MIN_SHARE: Final = 0.9
-"""The share of the pairs at chance that agree in a tensor which looks constant."""
-MIN_PAIRS: Final = 3
-"""The fewest pairs at chance that say anything."""
-MIN_KAPPA: Final = 0.5
-"""Within a tensor that supports hold nearly whole, S is large by chance: so much of what is beyond
-chance they have to share, too. It also refuses sets of very different sizes.
-"""
 _BLOCK_WORDS = 1 << 18
 """Words of two bitmaps that are read at a time."""
 
@@ -50,13 +32,11 @@ class TensorAgreement:
         similarity: the mean S within the tensor; NaN where no pair has an index in it.
         kappa: the mean kappa within it; NaN where every pair holds it whole or not at all.
         strangers: how many pairs are at chance elsewhere.
-        constant: whether those agree in it.
     """
 
     similarity: Floats
     kappa: Floats
     strangers: Integers
-    constant: npt.NDArray[np.bool_]
 
 
 def shared_by_tensor(a: PackedSupport, b: PackedSupport, layout: Layout) -> Integers:
@@ -81,7 +61,7 @@ def shared_by_tensor(a: PackedSupport, b: PackedSupport, layout: Layout) -> Inte
 
 
 def agreement(sizes: Floats, a: Integers, b: Integers, shared: Integers) -> TensorAgreement:
-    """The figures of each tensor over p pairs, and which tensors look constant.
+    """The figures of each tensor over p pairs.
 
     What a pair has elsewhere leaves out the tensor in question, and all others in which the pair
     agrees, if these are less than half of the parameters. (If they are more, the two are a model
@@ -103,9 +83,7 @@ def agreement(sizes: Floats, a: Integers, b: Integers, shared: Integers) -> Tens
     agree = (smaller > 0) & (shared >= AGREE * smaller) & (kappa >= MIN_KAPPA)
     elsewhere = _kappa_elsewhere(sizes, held, np.asarray(both, np.float64), chance, agree)
     strangers = (elsewhere < AT_CHANCE) & ~np.isnan(kappa)
-    count, agreeing = strangers.sum(axis=0), (strangers & agree).sum(axis=0)
-    constant = (count >= MIN_PAIRS) & (agreeing >= MIN_SHARE * count)
-    return TensorAgreement(_mean(similarity), _mean(kappa), count, constant)
+    return TensorAgreement(_mean(similarity), _mean(kappa), strangers.sum(axis=0))
 
 
 def _kappa_elsewhere(

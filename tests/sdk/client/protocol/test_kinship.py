@@ -46,7 +46,14 @@ DONORS: dict[str, Any] = {
 GRAPH = {
     "directed": False,
     "multigraph": False,
-    "graph": {"k": None, "threshold": 0.5, "version": 9, "note": "unstated", "truncated": False},
+    "graph": {
+        "k": None,
+        "threshold": 0.5,
+        "version": 9,
+        "note": "unstated",
+        "truncated": False,
+        "constant_tensors": ["mask"],
+    },
     "nodes": [
         {"id": "a", "kind": "support", "support_size": 3, "tags": ["t"], "base_model": "b"},
         {"id": "b", "kind": "signature", "support_size": 3, "tags": [], "base_model": None},
