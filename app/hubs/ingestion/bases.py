@@ -14,6 +14,7 @@ from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.records import ImportanceName
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin.checkpoints import Checkpoint
+from modelkin.core.matching.correspondence import correspond
 from modelkin.errors import (
     InvalidCheckpoint,
     InvalidParameter,
@@ -109,19 +110,7 @@ def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision
     Raises:
         SpaceMismatch: the base has other tensors.
     """
-    mine = {tensor.name: tensor.shape for tensor in checkpoint.tensors}
-    theirs = {tensor.name: tensor.shape for tensor in base.tensors}
-    differing = sorted(
-        name for name in mine.keys() | theirs.keys() if mine.get(name) != theirs.get(name)
-    )
-    if differing:
-        example = differing[0]
-        raise SpaceMismatch(
-            f"its base {revision_label(revision)} has another layout: {len(differing)} tensors "
-            f"differ, for example {example!a}, of shape {_shape_text(mine.get(example))} "
-            f"in the model and {_shape_text(theirs.get(example))} in the base"
-        )
-
-
-def _shape_text(shape: tuple[int, ...] | None) -> str:
-    return "none" if shape is None else str(list(shape))
+    found = correspond(base.layout, checkpoint.layout)
+    if not found.equal:
+        differing = found.difference("the base", "the model")
+        raise SpaceMismatch(f"its base {revision_label(revision)} has another layout: {differing}")

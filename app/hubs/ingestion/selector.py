@@ -14,7 +14,7 @@ from functools import partial
 from app.hubs.ingestion.checkpoint_fetcher import Counter, revision_label
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import PlannedSize, Sizes, select
-from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget, in_order
+from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget
 from app.hubs.ingestion.stored_models import require_free
 from app.hubs.records import ImportanceName
 from app.infra.db.database import Database, Reader
@@ -22,6 +22,7 @@ from modelkin.checkpoints import Adapter, Checkpoint, rounding_note, weights_dig
 from modelkin.core.adapters import DEFAULT_FRACTION as ADAPTER_FRACTION
 from modelkin.core.importance import MAX_BASE_LENGTH, MAX_NOTE_LENGTH, Importance
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.core.support import Support
 from modelkin.errors import InvalidCheckpoint, InvalidImportance
 
@@ -42,7 +43,7 @@ class Selection:
             order.
         reason: the reason why there is no difference from a base; None if there is one.
         rounding: a note for a difference that is mostly rounding; None for others.
-        notes: remarks on their sizes.
+        notes: remarks on their sizes, and on names of tensors.
     """
 
     models: tuple[SelectedModel, ...]
@@ -119,7 +120,9 @@ class SupportSelector:
                 differs = base is not None and any(one.importance == "delta" for one in models)
                 rounding = rounding_note(checkpoint, base) if base is not None and differs else None
                 sizes = [part.size.note for part, _ in chosen if part.size.note is not None]
-                return Selection(tuple(models), reason, rounding, tuple(dict.fromkeys(sizes)))
+                names = correspond(checkpoint.layout, main.layout).note
+                notes = dict.fromkeys([*([] if names is None else [names]), *sizes])
+                return Selection(tuple(models), reason, rounding, tuple(notes))
 
     def _plan(
         self, checkpoint: Checkpoint, base: Checkpoint | None, made: IngestResult, count: Counting
@@ -187,12 +190,13 @@ def _select_supports(
     for part in parts:
         layout, name = part.target.layout, _importance_name(part)
         other = base if name == "delta" else None
-        paired = None if other is None else in_order(other, layout)
+        paired = None if other is None else other.in_order(layout)
         counting: Counter = partial(_count_stage, count, f"selecting by {name}")
         try:
-            model = in_order(checkpoint, layout)
+            model = checkpoint.in_order(layout)
             digest = part.importance.base_digest
             support = select(model, paired, made.base, part.size.rule, counting, digest)
+            support = support.reordered(layout)  # the same indices, by the names of the space
         except (InvalidImportance, InvalidCheckpoint) as error:
             if other is None or made.base.required:
                 raise

@@ -1,18 +1,19 @@
 """``SpaceResolver``: the spaces of a checkpoint, found or created.
 
-A layout is the tensors by name and shape. The space that a source names takes the layout it was
-created with, else the first that arrives. Checkpoints of another layout go to
-``{space}-{digest of their layout}``. Differences from a base go to a sister of that space,
-``{space}-delta-{digest of the base's weights}``. The differences of LoRA adapters go to
-``{space}-lora-{digest of the base's name and of the targeted tensors}``.
+A layout is the tensors by name and shape; names that mean the same are the same. The space that a
+source names takes the layout it was created with, else the first that arrives. Checkpoints of
+another layout go to ``{space}-{digest of the first such layout}``. Differences from a base go to a
+sister of that space, ``{space}-delta-{digest of the base's weights}``. The differences of LoRA
+adapters go to ``{space}-lora-{digest of the base's name and of the targeted tensors}``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from app.infra.db.database import Database, Reader
@@ -24,9 +25,9 @@ from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.models.spaces.support_sizes import SupportSizeRequest
 from app.tenancy.auth.records import Tenant
-from modelkin.checkpoints import Checkpoint
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.errors import SpaceMismatch
 
 __all__ = [
@@ -34,12 +35,13 @@ __all__ = [
     "SpaceResolver",
     "SpaceTarget",
     "adapter_space_name",
-    "in_order",
     "layout_digest",
     "sister_name",
 ]
 
 _DIGEST_DIGITS: Final = 12
+_DIGEST: Final = re.compile(f"[0-9a-f]{{{_DIGEST_DIGITS}}}")
+_MAX_SIBLINGS: Final = 1000
 _MAX_NAME_LENGTH: Final = 100
 """Characters of a space's name."""
 _NUM_PERM, _SEED = 256, 1
@@ -151,6 +153,9 @@ class SpaceResolver:
         kept = layout.without(exclude, unmatched_ok=True)
         if named is None or _fits(session, named, kept):
             return _target(session, name, kept, exclude, named)
+        for space in _siblings(session, tenant, name):
+            if _fits(session, space, kept):
+                return _target(session, space.name, kept, exclude, space)
         own = _name_with_suffix(name, layout_digest(kept))
         return _target(session, own, kept, exclude, _fitting(session, tenant, own, kept))
 
@@ -258,17 +263,6 @@ class SpaceResolver:
         return ResolvedSpace(space, created) if created else None
 
 
-def in_order(checkpoint: Checkpoint, layout: Layout) -> Checkpoint:
-    """The checkpoint with the tensors of a layout, in its order.
-
-    Index i then means the same parameter as in supports that clients make from the model itself.
-    """
-    if layout == checkpoint.layout:
-        return checkpoint
-    tensors = {tensor.name: tensor for tensor in checkpoint.tensors}
-    return replace(checkpoint, tensors=tuple(tensors[tensor.name] for tensor in layout.tensors))
-
-
 def _target(
     session: Reader, name: str, kept: Layout, exclude: tuple[str, ...], space: SpaceRecord | None
 ) -> SpaceTarget:
@@ -284,6 +278,15 @@ def _fitting(session: Reader, tenant: Tenant, name: str, layout: Layout) -> Spac
     raise SpaceMismatch(
         f"the space {name!r} would be for checkpoints of this layout, but it has another one"
     )
+
+
+def _siblings(session: Reader, tenant: Tenant, name: str) -> Iterator[SpaceRecord]:
+    """The spaces of weights that were made beside a space for other layouts, oldest first."""
+    stem = _name_with_suffix(name, "0" * _DIGEST_DIGITS)[:-_DIGEST_DIGITS]
+    for space in spaces.find_by_prefix(session, tenant, stem, limit=_MAX_SIBLINGS):
+        digest = space.name.removeprefix(stem)
+        if _DIGEST.fullmatch(digest) and space.importance.kind == "weight":
+            yield space
 
 
 def _require_plain(space: SpaceRecord | None) -> None:
@@ -315,8 +318,4 @@ def _fits(session: Reader, space: SpaceRecord, layout: Layout) -> bool:
     own = layouts.find_layout(session, space)
     if own is None:
         return space.num_parameters == layout.num_parameters
-    return _shapes(own) == _shapes(layout)
-
-
-def _shapes(layout: Layout) -> Mapping[str, tuple[int, ...]]:
-    return {tensor.name: tensor.shape for tensor in layout.tensors}
+    return correspond(layout, own).equal

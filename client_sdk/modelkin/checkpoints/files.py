@@ -24,8 +24,10 @@ from modelkin.checkpoints.header import (
 )
 from modelkin.checkpoints.indexes import owners_of
 from modelkin.checkpoints.locating import Located, locate
+from modelkin.checkpoints.pieces import pieces
 from modelkin.checkpoints.tensors import ComputedTensor, StoredTensor
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.core.quoting import quote
 
 __all__ = ["Checkpoint", "Stored", "checkpoint_of", "floats_of", "matching", "read_tensors"]
@@ -47,7 +49,7 @@ class Checkpoint:
             not distinguish them. Tied tensors occur once, where the file has them.
         skipped: tensors of integers and booleans, which have no gradient and no importance.
         excluded: names left out on request.
-        remarks: notes on how its files were chosen and read.
+        remarks: notes on how its files were chosen and read, and its tensors fitted to a layout.
         stored: the tensors of floats as the files have them, with those left out, sorted by name:
             of an adapter its factors. Exact copies are found by them.
     """
@@ -77,14 +79,30 @@ class Checkpoint:
     def in_order(self, layout: Layout) -> Checkpoint:
         """The checkpoint with its tensors in the order of a layout of the same tensors.
 
+        They keep their names, where the layout has other ones that mean the same. Tensors that no
+        network trains, and second copies of a tied one, are left out where the layout lacks them.
+
         Raises:
-            SpaceMismatch: the tensors differ; names the first that does.
+            SpaceMismatch: the tensors differ; names those that do.
         """
         if self.layout.digest == layout.digest:
             return self
-        self.layout.require_same_tensors(layout)
-        tensors = {tensor.name: tensor for tensor in self.tensors}
-        return replace(self, tensors=tuple(tensors[spec.name] for spec in layout.tensors))
+        found = correspond(self.layout, layout)
+        found.require_equal("the file", "the layout")
+        remarks = self.remarks if found.note is None else (*self.remarks, found.note)
+        return replace(self, tensors=tuple(pieces(self.tensors, found)), remarks=remarks)
+
+    def beside(self, other: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
+        """The two with the same tensors in one order, piece by piece, of what both have."""
+        theirs = other.common(self.layout)
+        return self.common(theirs.layout), theirs
+
+    def common(self, layout: Layout) -> Checkpoint:
+        """The checkpoint with the tensors, or parts of them, that a layout has, in its order."""
+        if self.layout.digest == layout.digest:
+            return self
+        found = correspond(self.layout, layout)
+        return replace(self, tensors=tuple(pieces(self.tensors, found)))
 
     @property
     def num_parameters(self) -> int:

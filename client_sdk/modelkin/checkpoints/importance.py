@@ -19,11 +19,13 @@ from modelkin._whole_files import WholeFile, require_ordinary
 from modelkin.checkpoints.adapters import Adapter, LowRankTensor
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.header import bad_checkpoint
+from modelkin.checkpoints.pieces import pieces_by_tensor
 from modelkin.checkpoints.rounding import changes
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.adapters import DEFAULT_FRACTION
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.core.quoting import quote
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.streaming import (
@@ -101,8 +103,8 @@ def importance_chunks(checkpoint: Checkpoint, base: Checkpoint | None = None) ->
     if base is not None:
         _check_base(checkpoint, base)
     if base is not None and not isinstance(checkpoint, Adapter):
-        named = {tensor.name: tensor for tensor in base.tensors}
-        bases = [named[tensor.name] for tensor in checkpoint.tensors]
+        checkpoint, base = checkpoint.beside(base)
+        bases = list(base.tensors)
 
     def chunks() -> Iterator[Floats]:
         buffer, filled = np.empty(CHUNK_SIZE, np.float32), 0
@@ -220,25 +222,30 @@ def weights_digest(checkpoint: Checkpoint, layout: Layout | None = None) -> str:
         OSError: a file cannot be read.
     """
     _require_weights(checkpoint)
-    tensors = {tensor.name: tensor for tensor in checkpoint.tensors}
-    if layout is not None:
-        layout.require_among({name: tensor.shape for name, tensor in tensors.items()})
-        tensors = {spec.name: tensors[spec.name] for spec in layout.tensors}
+    found = correspond(checkpoint.layout, layout or checkpoint.layout)
+    if not found.complete:
+        raise SpaceMismatch(f"{checkpoint.name} lacks a part of the layout: {found.difference()}")
     digest = WeightsDigest()
-    for tensor in tensors.values():
-        digest.add(tensor.name, tensor.shape, tensor.stretches())
+    for spec, pieces in pieces_by_tensor(checkpoint.tensors, found):
+        stretches = (stretch for piece in pieces for stretch in piece.stretches())
+        digest.add(spec.name, spec.shape, stretches)
     return digest.result()
 
 
-def digest_of_base(base: Checkpoint, checkpoint: Checkpoint) -> str:
+def digest_of_base(base: Checkpoint, checkpoint: Checkpoint, layout: Layout | None = None) -> str:
     """The :func:`weights_digest` of a base, of the tensors that a checkpoint has.
 
     Those that an adapter targets have the names and shapes that the adapter gives them.
 
+    Args:
+        base: the base.
+        checkpoint: what is compared with it.
+        layout: the same tensors as a space names them; None for the checkpoint's own names.
+
     Raises: as :func:`weights_digest`.
     """
     if not isinstance(checkpoint, Adapter):
-        return weights_digest(base, checkpoint.layout)
+        return weights_digest(base, layout or checkpoint.layout)
     _require_weights(base)
     digest = WeightsDigest()
     targets = checkpoint.targets_in(base)
@@ -309,22 +316,11 @@ def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
     if isinstance(checkpoint, Adapter):
         checkpoint.targets_in(base)
         return
-    mine = {tensor.name: tensor.shape for tensor in checkpoint.tensors}
-    theirs = {tensor.name: tensor.shape for tensor in base.tensors}
-    groups = {
-        "missing in the base": sorted(mine.keys() - theirs.keys()),
-        "only in the base": sorted(theirs.keys() - mine.keys()),
-        "of another shape": [
-            f"{name} ({list(shape)}, in the base {list(theirs[name])})"
-            for name, shape in mine.items()
-            if name in theirs and theirs[name] != shape
-        ],
-    }
-    wrong = [f"{_join_names(names)} {what}" for what, names in groups.items() if names]
-    if wrong:
+    found = correspond(base.layout, checkpoint.layout)
+    if not found.equal:
         raise SpaceMismatch(
             f"{base.name} is not a base of {checkpoint.name}, its tensors differ: "
-            f"{'; '.join(wrong)}"
+            f"{found.difference('the base', 'the checkpoint')}"
         )
 
 

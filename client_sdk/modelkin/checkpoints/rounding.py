@@ -51,13 +51,13 @@ def rounding_note(checkpoint: Checkpoint, base: Checkpoint) -> str | None:
 
     Args:
         checkpoint: the model, with weights of its own.
-        base: a checkpoint of the same tensors.
+        base: a checkpoint of the same tensors, under any names that mean the same.
 
     Returns:
         None where differences show training.
     """
-    named = {tensor.name: tensor for tensor in base.tensors}
-    pairs = [(tensor, named[tensor.name]) for tensor in checkpoint.tensors if tensor.size]
+    mine, theirs = checkpoint.beside(base)
+    pairs = [pair for pair in zip(mine.tensors, theirs.tensors, strict=True) if pair[0].size]
     unlike = [(tensor, other) for tensor, other in pairs if tensor.dtype != other.dtype]
     if not unlike:
         return None

@@ -104,6 +104,15 @@ class StoredTensor:
                 at += width * self.itemsize
         return raw
 
+    def piece(self, name: str, offset: int, shape: tuple[int, ...]) -> StoredTensor:
+        """Consecutive elements of this tensor, as one of another name and shape.
+
+        Args:
+            offset: the first element.
+        """
+        begin = self.begin + offset * self.itemsize
+        return StoredTensor(name, self.dtype, shape, self.path, begin)
+
     def _read(self, file: FileIO, into: memoryview) -> None:
         """Fill ``into``; one read of the file may return less."""
         while into:
@@ -138,3 +147,21 @@ class ComputedTensor(StoredTensor):
 
     def part(self, begin: int, end: int) -> npt.NDArray[Any]:
         raise NotImplementedError
+
+    def piece(self, name: str, offset: int, shape: tuple[int, ...]) -> StoredTensor:
+        return _Piece(name, self.dtype, shape, self.path, self.begin, self, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece(ComputedTensor):
+    """Consecutive elements of a computed tensor, from ``offset`` on."""
+
+    whole: ComputedTensor
+    offset: int
+
+    @property
+    def step(self) -> int:
+        return self.whole.step
+
+    def part(self, begin: int, end: int) -> npt.NDArray[Any]:
+        return self.whole.part(self.offset + begin, self.offset + end)

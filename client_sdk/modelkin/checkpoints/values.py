@@ -18,7 +18,9 @@ from modelkin.checkpoints.header import bad_checkpoint
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.checkpoints.writing import TensorFile, check_writable
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.core.quoting import quote
+from modelkin.errors import SpaceMismatch
 
 __all__ = ["CheckpointSink", "CheckpointValues"]
 
@@ -113,6 +115,7 @@ class CheckpointSink:
     Raises:
         InvalidCheckpoint: a tensor of 8-bit floats, which an average does not fit into.
         InvalidParameter: ``path`` is the checkpoint itself, or not an ordinary file.
+        SpaceMismatch: the layout has not each tensor of the checkpoint.
     """
 
     def __init__(
@@ -125,6 +128,11 @@ class CheckpointSink:
     ) -> None:
         layout = checkpoint.layout if layout is None else layout
         self._model = checkpoint.in_order(layout)
+        if {*self._model.tensors} != {*checkpoint.tensors}:
+            raise SpaceMismatch(
+                f"{checkpoint.name} has other tensors than the layout: "
+                f"{correspond(checkpoint.layout, layout).difference()}"
+            )
         self._base = None if base is None else CheckpointValues(base, layout)
         self._starts = [0, *accumulate(tensor.size for tensor in self._model.tensors)]
         averaged = self._model.tensors

@@ -128,23 +128,27 @@ class Plan:
         base: the checkpoint that the model is compared with; None for a support of weights.
         importance: the kind, with the digest of the base's weights.
         rule: how K is chosen: a share, a count, or a coverage.
+        layout: the layout of the space that the support is for, whose tensors the checkpoint has by
+            its own names; None without one.
     """
 
     checkpoint: Checkpoint
     base: Checkpoint | None
     importance: Importance
     rule: SelectionRule
+    layout: Layout | None = None
 
     def support(self, k: int | None = None) -> Support:
         """The support, of K indices where K is given."""
         rule = self.rule if k is None else SelectionRule.of(self.checkpoint.num_parameters, k=k)
-        return checkpoints.select_from_checkpoint(
+        support = checkpoints.select_from_checkpoint(
             self.checkpoint,
             self.base,
             rule,
             pass_progress(self.checkpoint),
             base_digest=self.importance.base_digest,
         )
+        return support if self.layout is None else support.reordered(self.layout)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -190,12 +194,12 @@ def plan_of(
     else:
         rule = checkpoints.default_rule(checkpoint, base)
     _check_kind(Importance.of(kind), space, base)
-    digest = None
+    digest, layout = None, None if space is None else space.layout
     if base is not None and getattr(arguments, "space", None) is not None:
-        digest = digest_of_base(base, checkpoint)
+        digest = digest_of_base(base, checkpoint, layout)
     importance = Importance.of(kind, digest, checkpoint.origin_note)
     _check_kind(importance, space, base)
-    return Plan(checkpoint, base, importance, rule)
+    return Plan(checkpoint, base, importance, rule, layout)
 
 
 def sets_size(arguments: argparse.Namespace) -> bool:
@@ -246,7 +250,7 @@ def _for_space(checkpoint: Checkpoint, space: SpaceInfo | None) -> Checkpoint:
     except SpaceMismatch as error:
         raise SpaceMismatch(
             f"{checkpoint.name} has other tensors than space {space.name!r}: "
-            + str(error).replace("the other layout", "that of the space")
+            + str(error).replace("the layout", "the space")
         ) from None
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = [
@@ -126,11 +127,13 @@ class Origin:
         importance: None if it is not known.
         layout: None if it is not known, or if the indices are blinded.
         blinding: the check value of the blinding that the indices are under; None if they are not.
+        note: a remark on how tensors were fitted to the layout; None where they are those.
     """
 
     importance: Importance | None = None
     layout: Layout | None = None
     blinding: str | None = None
+    note: str | None = None
 
     def to_text(self) -> str:
         """The origin as JSON text."""
@@ -140,6 +143,7 @@ class Origin:
                 "importance": None if kind is None else [kind.kind, kind.base, kind.note],
                 "layout": None if self.layout is None else self.layout.to_json(),
                 **({} if self.blinding is None else {"blinding": self.blinding}),
+                **({} if self.note is None else {"note": self.note}),
             }
         )
 
@@ -157,6 +161,7 @@ class Origin:
                 None if kind is None else Importance.of(*kind),
                 None if layout is None else Layout.from_json(layout),
                 fields.get("blinding"),
+                fields.get("note"),
             )
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"this is not an origin: {error}") from error
@@ -195,11 +200,13 @@ def _check_same_importance(a: Importance, b: Importance) -> None:
 
 
 def _layout_difference(a: Layout, b: Layout) -> str:
-    try:
-        a.require_same_tensors(b)
-    except SpaceMismatch as error:
-        return str(error)
-    return "they have the same tensors in another order, so use a.reordered(b.origin.layout)"
+    tensors = correspond(a, b)
+    if not tensors.equal:
+        return tensors.difference()
+    return (
+        "they have the same tensors in another order or by other names, so use "
+        "a.reordered(b.origin.layout)"
+    )
 
 
 def with_origin(importance: T, origin: Origin) -> T:

@@ -192,52 +192,6 @@ class Layout:
         """The parameters of the named tensors, as what comparisons leave out."""
         return Gaps.of(self.stretches(names))
 
-    def translated(self, indices: IndexArray, target: Layout) -> IndexArray:
-        """Indices of this layout as those of the same parameters in another order of its tensors.
-
-        Args:
-            indices: ascending, shape ``(K,)``.
-            target: a layout of the same tensors.
-
-        Returns:
-            Ascending, shape ``(K,)``, a new array of the same dtype.
-
-        Raises:
-            SpaceMismatch: the tensors differ; names the first that does.
-        """
-        parts, shifts = self._moves(indices, target)
-        moved: IndexArray = np.concatenate([indices[part] for part in parts])
-        moved += np.repeat(shifts, [part.stop - part.start for part in parts])
-        return moved
-
-    def rearranged(
-        self, values: npt.NDArray[Any], indices: IndexArray, target: Layout
-    ) -> npt.NDArray[Any]:
-        """Values of the indices, in the order of :meth:`translated`.
-
-        Args:
-            values: the values of the indices, shape ``(K,)``.
-            indices: ascending, shape ``(K,)``.
-            target: a layout of the same tensors.
-
-        Raises:
-            SpaceMismatch: the tensors differ; names the first that does.
-        """
-        parts, _ = self._moves(indices, target)
-        return np.concatenate([values[part] for part in parts])
-
-    def _moves(self, indices: IndexArray, target: Layout) -> tuple[list[slice], npt.NDArray[Any]]:
-        """The indices of each tensor in the order of the target, and how far they move."""
-        self.require_same_tensors(target)
-        places = np.array(self.stretches(spec.name for spec in target.tensors), np.uint64)
-        begins, lasts = places[:, 0], places[:, 1] - 1  # lasts fit the indices' dtype, ends may not
-        low = np.searchsorted(indices, begins.astype(indices.dtype), side="left")
-        high = np.searchsorted(indices, lasts.astype(indices.dtype), side="right")
-        sizes = places[:, 1] - begins
-        # Unsigned differences wrap, and the sums wrap back.
-        shifts = (np.cumsum(sizes) - sizes - begins).astype(indices.dtype)
-        return [slice(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)], shifts
-
     def require_among(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Require that each tensor is among others, given by name, in any order.
 

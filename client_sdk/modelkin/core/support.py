@@ -20,6 +20,7 @@ from modelkin.core.codecs.checks import Payload
 from modelkin.core.importance import Origin
 from modelkin.core.indices import IndexArray, check_indices, check_num_parameters
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.core.octaves import Octaves, check_octaves
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
@@ -185,18 +186,19 @@ class Support:
         )
 
     def reordered(self, layout: Layout) -> Support:
-        """The same parameters in a layout that has the tensors in another order.
+        """The same parameters in a layout that has the tensors in another order, or other names.
 
         The indices are moved, not selected again. Of entries that tie at the K-th place the lower
         index is selected, so a selection from an importance in the other order may hold others of
         them: give ``layout`` to ``select_support`` to have the same.
 
         Args:
-            layout: a layout of the same tensors as the layout of :attr:`origin`.
+            layout: a layout of the tensors of :attr:`origin`'s layout. They may have other names
+                that mean the same (docs/hubs.md).
 
         Raises:
             InvalidParameter: the origin has no layout.
-            SpaceMismatch: the tensors differ; names the first that does.
+            SpaceMismatch: the tensors differ; names those that do.
         """
         origin = self._origin
         if origin is None or origin.layout is None:
@@ -204,13 +206,13 @@ class Support:
                 "the layout of this support is not known: pass layout= to select_support",
                 field="layout",
             )
-        moved = replace(origin, layout=layout)
         if origin.layout.digest == layout.digest:
-            return self.with_origin(moved)
-        indices, octaves = origin.layout.translated(self._indices, layout), self._octaves
-        if octaves is not None:
-            octaves = origin.layout.rearranged(octaves, self._indices, layout)
-        return Support.trusted(indices, self._num_parameters, origin=moved, octaves=octaves)
+            return self.with_origin(replace(origin, layout=layout))
+        tensors = correspond(origin.layout, layout)
+        tensors.require_equal()
+        moved = replace(origin, layout=layout, note=tensors.note or origin.note)
+        indices, octaves = tensors.moved(self._indices, self._octaves)
+        return Support.trusted(indices, layout.num_parameters, origin=moved, octaves=octaves)
 
     @property
     def digest(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import SpaceMismatch
@@ -100,7 +101,7 @@ class TensorOrder:
     def _require_same(self, mine: Layout) -> None:
         assert self.layout is not None
         try:
-            mine.require_same_tensors(self.layout)
+            correspond(mine, self.layout).require_equal("it", "the space")
         except SpaceMismatch as error:
             left_out = mine.matching(self.exclude)
             remedy = (

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from modelkin.core.importance import Importance, Origin, with_origin
-from modelkin.core.layout import Layout
 from modelkin.errors import InvalidImportance, InvalidParameter
-from modelkin.torch.layout import parameters_of
+from modelkin.torch.layout import layout_by_name, parameters_of
 
 __all__ = [
     "in_layout_order",
@@ -133,8 +132,7 @@ def in_layout_order(
                     field="model",
                 )
         start = end
-    layout = Layout.of((name, tuple(p.shape)) for name, p in parameters.items())
-    return with_origin(vector, Origin(Importance.of(kind, base), layout))
+    return with_origin(vector, Origin(Importance.of(kind, base), layout_by_name(parameters)))
 
 
 def join_names(names: Iterable[str]) -> str:

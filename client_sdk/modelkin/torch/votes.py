@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from modelkin.core.importance import Importance, Origin, with_origin
-from modelkin.core.layout import Layout
 from modelkin.errors import InvalidImportance, InvalidParameter
 from modelkin.torch.batches import batches, rows_of
 from modelkin.torch.gradients import Forward, LossFunction, SampleGradients, Tensors
 from modelkin.torch.independence import refuse_known_modules
+from modelkin.torch.layout import layout_by_name
 from modelkin.torch.squares import chunk_size
 from modelkin.torch.vector import readable_parameters, trainable_of
 
@@ -79,7 +79,7 @@ def vote_counts(
         seen += n
     if not seen:
         raise InvalidParameter("the loader is empty: votes need samples", field="loader")
-    layout = Layout.of((name, tuple(p.shape)) for name, p in parameters.items())
+    layout = layout_by_name(parameters)
     return with_origin(torch.cat(list(counts.values())), Origin(Importance.of("other"), layout))
 
 

@@ -17,7 +17,7 @@ from modelkin.core.layout import Layout
 from modelkin.core.rounding import FLOAT_FORMATS, FloatFormat, is_rounded
 from modelkin.core.weights import WeightsDigest
 from modelkin.errors import InvalidLayout, InvalidParameter
-from modelkin.torch.layout import parameters_of
+from modelkin.torch.layout import parameters_of, plain
 from modelkin.torch.vector import (
     in_layout_order,
     is_sharded,
@@ -100,7 +100,7 @@ def delta_importance(
     vector.
     """
     exclude = tuple(exclude)
-    parameters = readable_parameters(model, frozen_too=True, exclude=exclude)
+    parameters = plain(readable_parameters(model, frozen_too=True, exclude=exclude))
     before = _base_of(model, base, exclude)
     _check_same_layout(parameters, before)
 
@@ -142,6 +142,7 @@ def weights_digest(weights: nn.Module | Mapping[str, Tensor], layout: Layout | N
             f"weights must be a model or a state dict, not a {type(weights).__name__}",
             field="weights",
         )
+    found = plain(found)
     if layout is not None:
         shapes = {name: tuple(tensor.shape) for name, tensor in found.items()}
         layout.require_among(shapes)
@@ -195,14 +196,14 @@ def _base_of(
 ) -> Mapping[str, Tensor]:
     """The base's tensors by name, without buffers and second names of tied parameters."""
     if isinstance(base, nn.Module):
-        return _without(parameters_of(base), exclude)
+        return _without(plain(parameters_of(base)), exclude)
     if not isinstance(base, Mapping):
         raise InvalidParameter(
             f"base must be a model or a state dict, not a {type(base).__name__}", field="base"
         )
-    parameters = dict(parameters_of(model))
-    others = set(model.state_dict()) - set(parameters)  # buffers, and second names of tied ones
-    return _without({n: tensor for n, tensor in base.items() if n not in others}, exclude)
+    parameters = plain(parameters_of(model))
+    others = set(plain(model.state_dict())) - set(parameters)  # buffers, second names of tied ones
+    return _without({n: t for n, t in plain(base).items() if n not in others}, exclude)
 
 
 def _without(tensors: Mapping[str, Tensor], exclude: tuple[str, ...]) -> Mapping[str, Tensor]:

@@ -167,9 +167,10 @@ def test_a_base_of_other_tensors_is_refused_with_their_names(path: Path, tmp_pat
     with pytest.raises(SpaceMismatch) as caught:
         importance_chunks(open_checkpoint(path), base)
     assert (
-        "b.safetensors is not a base of m.safetensors, its tensors differ: head.weight missing in "
-        "the base; extra.0, extra.1, extra.2 and 2 more only in the base; body.bias ([32], in the "
-        "base [31]) of another shape"
+        "b.safetensors is not a base of m.safetensors, its tensors differ: tensor 'body.bias' has "
+        "shape [31] in the base and [32] in the checkpoint; tensor 'head.weight' [10, 32] is only "
+        "in the checkpoint; tensors 'extra.0' [2], 'extra.1' [2], 'extra.2' [2], 'extra.3' [2], "
+        "'extra.4' [2] are only in the base"
     ) == str(caught.value)
 
 

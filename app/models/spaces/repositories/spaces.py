@@ -38,6 +38,7 @@ __all__ = [
     "delete_retired",
     "delete_space",
     "exists",
+    "find_by_prefix",
     "find_space",
     "find_space_by_id",
     "get_space",
@@ -103,6 +104,15 @@ def list_spaces(
     count, more = page_length(session, query, limit)
     rows = session.scalars(query.limit(count)).all()
     return page_of((_record(row) for row in rows), more, lambda space: space.name)
+
+
+def find_by_prefix(
+    session: Reader, tenant: Tenant, prefix: str, *, limit: int
+) -> Sequence[SpaceRecord]:
+    """The tenant's spaces whose names begin with a text, oldest first."""
+    named = SpaceRow.name.startswith(prefix, autoescape=True)
+    query = select(SpaceRow).where(SpaceRow.tenant_id == tenant.id, named, exists)
+    return [_record(row) for row in session.scalars(query.order_by(SpaceRow.id).limit(limit))]
 
 
 def count_spaces(session: Reader, tenant_id: int) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from modelkin.core.importance import Importance, Origin, origin_of
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import Correspondence, correspond
 from modelkin.core.selection.entries import Entries, entries_of
 from modelkin.core.selection.request import SelectionRequest
 from modelkin.errors import InvalidParameter, SpaceMismatch
@@ -51,9 +52,10 @@ def prepare(importance: object, request: SelectionRequest) -> Prepared:
     if layout is not None:
         _check_layout(layout, entries.size)
     if request.exclude or request.order is not None:
-        target = _target(layout, request)
-        if layout is not None and target.digest != layout.digest:
-            stretches = layout.stretches(tensor.name for tensor in target.tensors)
+        layout, tensors = _tensors(layout, request)
+        target = tensors.target
+        if target.digest != layout.digest:
+            stretches = tensors.stretches_in(layout)
             if target.num_parameters != entries.size and request.base is None and kind is not None:
                 kind = replace(kind, base=None)  # the digest was of all tensors of the base
             entries, request = _take(entries, request, stretches)
@@ -91,8 +93,8 @@ def _check_layout(layout: object, num_parameters: int) -> None:
         )
 
 
-def _target(layout: Layout | None, request: SelectionRequest) -> Layout:
-    """The layout after tensors are left out and put in order."""
+def _tensors(layout: Layout | None, request: SelectionRequest) -> tuple[Layout, Correspondence]:
+    """The layout, and its tensors after some are left out and the others put in order."""
     if layout is None:
         what = "exclude needs" if request.exclude else "order needs"
         raise InvalidParameter(
@@ -102,10 +104,9 @@ def _target(layout: Layout | None, request: SelectionRequest) -> Layout:
     if isinstance(request.exclude, str):
         raise InvalidParameter("exclude is one string; give a list of patterns", field="exclude")
     kept = layout.without(tuple(request.exclude)) if request.exclude else layout
-    if request.order is None:
-        return kept
-    kept.require_same_tensors(request.order)
-    return request.order
+    found = correspond(kept, kept if request.order is None else request.order)
+    found.require_equal()
+    return layout, found
 
 
 def _take(

@@ -26,7 +26,7 @@ def test_a_base_of_another_layout(hub: Hub, app: AppHarness) -> None:
     hub.push("org/a", {"model.safetensors": GOOD}, card={"base_model": "org/base"})
     state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "space_mismatch") == (state, code)
-    assert "'decoder.weight', of shape [40, 25] in the model and [3, 3] in the base" in detail
+    assert "'decoder.weight' has shape [3, 3] in the base and [40, 25] in the model" in detail
     outcome = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result
     assert outcome is not None
     assert "weight" == outcome["importance"]

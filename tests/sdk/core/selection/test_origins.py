@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from modelkin import select, select_support
 from modelkin.core.importance import Importance, ImportanceKind, Origin, origin_of, with_origin
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, ModelkinError, SpaceMismatch
@@ -75,7 +76,7 @@ def test_selection_in_an_order_is_selection_of_the_reordered_importance(
     """``order`` moves the entries before the selection, with their resamples."""
     target, values = Layout.of((name, SHAPES[name]) for name in names), importance()
     again = [values + 1, values[::-1].copy()]
-    places = LAYOUT.stretches(names)
+    places = correspond(LAYOUT, target).stretches_in(LAYOUT)
     moved = [np.concatenate([v[a:b] for a, b in places]) for v in (values, *again)]
     found = select(values, fraction=fraction, layout=LAYOUT, order=target, resamples=again)
     expected = select(moved[0], fraction=fraction, resamples=moved[1:])

@@ -1,0 +1,1 @@
+"""Tensors of two layouts that are the same, whatever their names."""
