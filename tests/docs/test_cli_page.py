@@ -25,7 +25,7 @@ NEW_EACH_TIME = {
     ): "019a5c1e-7d2b-7f00-8c11-5e0f6a4b9d27",
     re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d"): "2026-01-31 12:00",
     re.compile(r"[0-9,.]+ GB free (in|for) .*"): r"77.5 GB free \1 /home/you",
-    re.compile(r"(database +)\S+ is at \d+"): r"\1/home/you/modelkin-data/modelkin.db is at 0039",
+    re.compile(r"(database +)\S+ is at \d+"): r"\1/home/you/modelkin-data/modelkin.db is at 0040",
     re.compile(r"(secret key +).*"): r"\1/home/you/modelkin-data/secret.key",
     re.compile(r"in [0-9]+ ms"): "in 12 ms",
     re.compile(r"mk_\w{49}"): "mk_" + 49 * "x",

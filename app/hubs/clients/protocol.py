@@ -98,6 +98,8 @@ class HubRevision:
         attributes: small JSON to keep beside the model.
         files: all files, of every kind; only safetensors are ever fetched.
         address: the web page of this revision.
+        component: the component of a pipeline that this is, with the files of that alone; None for
+            a whole model.
     """
 
     name: str
@@ -108,6 +110,12 @@ class HubRevision:
     attributes: Mapping[str, Any]
     files: tuple[HubFile, ...] = field(default=(), repr=False)
     address: str = ""
+    component: str | None = None
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model here: that of the hub, and of the component below it."""
+        return self.name if self.component is None else f"{self.name}/{self.component}"
 
 
 class Hub(Protocol):

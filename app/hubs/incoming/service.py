@@ -209,7 +209,7 @@ class HubEventService:
         names = [name for name in (event.model, event.moved_from) if name is not None]
         reasons = [filters.reason_against(name, event.tags) for name in names]
         # Stored models stay in sync, whatever the filters say now.
-        stored = (source_models.find_place(session, source.id, name) for name in names)
+        stored = (source_models.find_places(session, source.id, name) for name in names)
         if None not in reasons and not any(stored):
             return "ignored", reasons[0]
         if source.url is None:

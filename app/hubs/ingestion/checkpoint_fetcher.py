@@ -41,7 +41,7 @@ _MIN_BYTES_A_WEIGHT: Final = 2
 
 def revision_label(revision: HubRevision) -> str:
     """The name of a revision in messages, ``org/name@revision``."""
-    return f"{revision.name}@{revision.revision}"
+    return f"{revision.model_name}@{revision.revision}"
 
 
 def fingerprint(revision: HubRevision) -> str:
@@ -106,6 +106,8 @@ class CheckpointFetcher:
     def _open(self, revision: HubRevision, name: str, get: _Get) -> Checkpoint:
         where = revision_label(revision)
         chosen = choose(revision.files, where)
+        if chosen.choice.kind == "pipeline":
+            raise InvalidCheckpoint(f"{where} is a pipeline, which has no weights but components'")
         folder = self.directory.folder(name)
         first = folder / PurePosixPath(chosen.first.path).name
         try:

@@ -29,6 +29,7 @@ def hub_attribute(made: IngestResult) -> dict[str, Any]:
         "url": address_of(made.source),
         "source": made.source.id,
         "model": revision.name,
+        **({} if revision.component is None else {"component": revision.component}),
         "revision": revision.revision,
         "private": revision.private,
         "tags": list(_valid(revision.tags)),
@@ -97,6 +98,10 @@ def base_model_of(made: IngestResult) -> str | Unchanged:
     if declared is None:
         return UNCHANGED
     name = declared.rpartition("@")[0] or declared
+    if made.revision.component is not None and made.base.revision is None:
+        name = f"{name}/{made.revision.component}"
+    elif made.base.revision is not None and made.revision.component is not None:
+        name = made.base.revision.model_name
     try:
         return check_model_name(name)
     except InvalidName:

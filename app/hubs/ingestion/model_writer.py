@@ -7,11 +7,11 @@ spaces under one name: they are stored, renamed, moved and deleted together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from app.hubs.clients.protocol import HubRevision, tags_digest
-from app.hubs.ingestion.checkpoint_fetcher import revision_label
 from app.hubs.ingestion.descriptions import (
     attributes_of,
     base_model_of,
@@ -22,6 +22,12 @@ from app.hubs.ingestion.descriptions import (
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection
 from app.hubs.ingestion.stored_models import Held, StoredModel, find_held, hub_of, require_free
+from app.hubs.ingestion.sync_results import (
+    SyncedModel,
+    difference_facts,
+    pipeline_result,
+    place_of,
+)
 from app.hubs.records import ImportanceName, Place
 from app.hubs.repositories import source_models
 from app.hubs.service import OpenSource
@@ -44,33 +50,86 @@ class IngestWriter:
         self._models = models
         self._weights = weights
 
-    def store(
+    def finish(
         self,
-        made: IngestResult,
-        prepared: Sequence[PreparedModel],
-        selection: Selection,
+        parts: Sequence[SyncedModel],
+        refused: Mapping[str, Mapping[str, Any]],
         notes: Sequence[str],
         session: Writer,
     ) -> Mapping[str, Any]:
-        """Store new supports with tags, source and base; return the job's result.
+        """Store what a sync has found, and return the job's result.
 
         Args:
-            made: the findings about the model.
-            prepared: the supports of the model.
-            selection: how they were selected, or why there is no difference among them.
-            notes: notes for people.
+            parts: the model, or the components of a pipeline.
+            refused: the errors of components that cannot be read, by their names; those that are
+                stored stay as they are.
+            notes: remarks on the pipeline.
             session: the transaction that ends the job.
 
         Raises:
-            Unavailable: a later sync has ended: this one runs again.
+            Unavailable: a later sync has ended, or the model has changed: this one runs again.
             Conflict: another hub's model has the name.
         """
-        for part in prepared:
-            put = Put(made.name, part.content)
-            session.after_rollback(partial(self._models.discard, put))
-        left = self._begin(session, made, {p.importance: p.placed.space for p in prepared})
-        difference_facts = _difference_facts(made, prepared, selection)
-        stored = [self._store(session, made, part, difference_facts, notes) for part in prepared]
+        for part in parts:
+            for ready in part.prepared:
+                put = Put(part.made.name, ready.content)
+                session.after_rollback(partial(self._models.discard, put))
+        made, past = parts[0].made, self._hold(session, parts[0].made)
+        targets = {part.component: _targets(part, past) for part in parts}
+        kept = {name: _renamed(past[name][0], made, name) for name in refused if past.get(name)}
+        places = kept | {part.component: place_of(part, targets[part.component]) for part in parts}
+        if not source_models.finish_sync(
+            session,
+            made.source.id,
+            made.revision.name,
+            made.sync,
+            opened=made.source.updated_at,
+            revision=made.revision.revision,
+            places=places,
+            tags=tags_digest(made.revision.tags),
+        ):
+            raise _superseded_error(made.revision.name)
+        if made.moved_from is not None:
+            source_models.forget(session, made.source.id, made.moved_from)
+        spaces_of_past = [one.space for held in past.values() for all_ in held for _, one in all_]
+        _lock(session, [*(s for t in targets.values() for s in t.values()), *spaces_of_past])
+        left: dict[str, list[str]] = {}
+        results = {}
+        for part in parts:
+            target = targets[part.component]
+            left_in = self._move(session, part, past.pop(part.component, []), target)
+            results[part.component] = self._write(session, part, target, left_in)
+        for component, held in past.items():
+            found = self._leave(session, made, component, held, keep=component in refused)
+            left |= {_name(made, component): found} if found and component not in refused else {}
+        more = {"left": left} if left else {}
+        if None in results:
+            return {**results[None], **more}
+        return pipeline_result(results, refused, notes, made) | more
+
+    def _write(
+        self,
+        session: Writer,
+        part: SyncedModel,
+        targets: Mapping[ImportanceName, SpaceRecord],
+        left: Mapping[ImportanceName, str],
+    ) -> dict[str, Any]:
+        """Store new supports, or update the description of a model whose have not changed."""
+        if part.selection is None:
+            return self._describe(session, part.made, targets)
+        return self._store_all(session, part, part.selection, left)
+
+    def _store_all(
+        self,
+        session: Writer,
+        part: SyncedModel,
+        selection: Selection,
+        left: Mapping[ImportanceName, str],
+    ) -> dict[str, Any]:
+        """Store new supports with tags, source and base; return the job's result."""
+        made, prepared = part.made, part.prepared
+        facts = difference_facts(made, prepared, selection)
+        stored = [self._store(session, made, ready, facts, part.notes) for ready in prepared]
         first, result = prepared[0], stored[0]
         if made.weights is not None:  # of two supports of one file, that of its weights has them
             self._weights.state(
@@ -78,7 +137,9 @@ class IngestWriter:
             )
         if first.importance == "weight" and result.status == "created":
             space = first.placed.space
-            source_models.request_resync_of_derivatives(session, made.source.id, space, made.name)
+            source_models.request_resync_of_derivatives(
+                session, made.source.id, space, made.name, made.revision.component
+            )
         return {
             "outcome": "stored",
             "status": result.status,
@@ -87,26 +148,18 @@ class IngestWriter:
             "model": made.name,
             "revision": made.revision.revision,
             "importance": first.importance,
-            "base": difference_facts.get("base") if first.importance == "delta" else None,
+            "base": facts.get("base") if first.importance == "delta" else None,
             "support_size": result.model.support_size,
-            "delta": difference_facts | {"left_in": left.get("delta")},
-            "notes": list(notes),
+            "delta": facts | {"left_in": left.get("delta")},
+            "notes": list(part.notes),
             "moved_from": made.moved_from,
             "left_in": left.get("weight"),
         }
 
-    def describe(self, made: IngestResult, session: Writer) -> Mapping[str, Any]:
-        """Update the description of a model whose supports have not changed.
-
-        Raises:
-            Unavailable: a later sync has ended, or the model has changed: this one runs again.
-        """
-        held = self._hold(session, made)
-        fitting = [one for one in held if one.is_made_like(made)]
-        if not fitting:
-            raise _superseded_error(made.name)
-        targets = {importance: stored.space for importance, stored in fitting[0]}
-        self._begin(session, made, targets)
+    def _describe(
+        self, session: Writer, made: IngestResult, targets: Mapping[ImportanceName, SpaceRecord]
+    ) -> dict[str, Any]:
+        """Update the description of a model whose supports have not changed."""
         for space in targets.values():
             current = models.get_model(session, space, made.name)
             contents = contents_of(current, made, current.revision)
@@ -145,9 +198,10 @@ class IngestWriter:
         Raises:
             Unavailable: a later sync has ended: this one runs again.
         """
-        place = source_models.hold(session, source.id, name)
+        places = source_models.hold(session, source.id, name)
         removes = source.on_delete == "remove"
-        held = find_held(session, source, name) if removes else None
+        found = [find_held(session, source, place) for place in places.values()] if removes else []
+        stored = [one for held in found if held is not None for _, one in held]
         if not source_models.finish_sync(
             session,
             source.id,
@@ -155,72 +209,72 @@ class IngestWriter:
             sync,
             opened=source.updated_at,
             revision=None,
-            place=None if removes else place,
+            places={} if removes else None,
         ):
             raise _superseded_error(name)
-        if held is not None:
-            _lock(session, (stored.space for _, stored in held))
-            for _, stored in held:
-                self._models.delete(session, stored.space, stored.model.name)
+        _lock(session, (one.space for one in stored))
+        for one in stored:
+            self._models.delete(session, one.space, one.model.name)
+        whole = places.get(None)
         return {
             "outcome": "gone",
-            "removed": held is not None,
-            "space": None if place is None else place.space,
-            "delta_space": None if place is None else place.delta_space,
-            "model": None if place is None else place.model,
+            "removed": bool(stored),
+            "space": None if whole is None else whole.space,
+            "delta_space": None if whole is None else whole.delta_space,
+            "model": None if whole is None else whole.model,
+            **({"components": sorted(filter(None, places))} if any(places) else {}),
             "detail": detail,
         }
 
-    def _hold(self, session: Writer, made: IngestResult) -> list[Held]:
-        """Lock and return the stored supports of the model, by its present and previous name."""
-        source, found = made.source, []
-        for known in filter(None, (made.name, made.moved_from)):
-            source_models.hold(session, source.id, known)
-            if (held := find_held(session, source, known)) is not None:
-                found.append(held)
+    def _hold(self, session: Writer, made: IngestResult) -> dict[str | None, list[Held]]:
+        """Lock and return what is stored of a repository, by its present and previous name."""
+        source, found = made.source, dict[str | None, list[Held]]()
+        for known in filter(None, (made.revision.name, made.moved_from)):
+            for component, place in source_models.hold(session, source.id, known).items():
+                if (held := find_held(session, source, place)) is not None:
+                    found.setdefault(component, []).append(held)
         return found
 
-    def _begin(
-        self, session: Writer, made: IngestResult, targets: Mapping[ImportanceName, SpaceRecord]
+    def _move(
+        self,
+        session: Writer,
+        part: SyncedModel,
+        past: Sequence[Held],
+        targets: Mapping[ImportanceName, SpaceRecord],
     ) -> dict[ImportanceName, str]:
-        """Record the sync, and move the stored models to the present name.
+        """Give the stored supports of a model its present name.
 
         A support that belongs to another space by now, or to none, stays where it is if the source
         keeps deleted models. Returns these spaces.
         """
-        source, past = made.source, self._hold(session, made)
-        weight, difference_space = targets.get("weight"), targets.get("delta")
-        place = Place(
-            made.name,
-            None if weight is None else weight.name,
-            None if difference_space is None else difference_space.name,
-        )
-        if not source_models.finish_sync(
-            session,
-            source.id,
-            made.name,
-            made.sync,
-            opened=source.updated_at,
-            revision=made.revision.revision,
-            place=place,
-            tags=tags_digest(made.revision.tags),
-        ):
-            raise _superseded_error(made.name)
-        if made.moved_from is not None:
-            source_models.forget(session, source.id, made.moved_from)
-        stored = [one for held in past for one in held]
-        _lock(session, [*targets.values(), *(one.space for _, one in stored)])
         kept = {space.id for space in targets.values()}
         left: dict[ImportanceName, str] = {}
-        for importance, one in stored:
-            if one.space.id in kept:
-                self._rename(session, one, made.name)
-            elif source.on_delete == "remove":
+        for importance, one in (each for held in past for each in held):
+            if one.space.id not in kept and part.made.source.on_delete == "remove":
                 self._models.delete(session, one.space, one.model.name)
-            else:
-                self._rename(session, one, made.name)
+                continue
+            self._rename(session, one, part.made.name)
+            if one.space.id not in kept:
                 left[importance] = one.space.name
         return left
+
+    def _leave(
+        self,
+        session: Writer,
+        made: IngestResult,
+        component: str | None,
+        past: Sequence[Held],
+        keep: bool,
+    ) -> list[str]:
+        """Delete what the repository has no longer, unless it is kept; return its spaces then."""
+        spaces_left = []
+        for _, one in (each for held in past for each in held):
+            if made.source.on_delete == "remove" and not keep:
+                self._models.delete(session, one.space, one.model.name)
+            else:
+                self._rename(session, one, _name(made, component))
+                spaces_left.append(one.space.name)
+        return spaces_left
 
     def _rename(self, session: Writer, held: StoredModel, name: str) -> None:
         """Give a stored model its present name; delete it if a model has that name already."""
@@ -236,7 +290,7 @@ class IngestWriter:
         session: Writer,
         made: IngestResult,
         part: PreparedModel,
-        difference_facts: Mapping[str, Any],
+        facts: Mapping[str, Any],
         notes: Sequence[str],
     ) -> Stored:
         """Store one of a model's supports."""
@@ -247,8 +301,8 @@ class IngestWriter:
             "recipe": made.difference_recipe if is_difference else made.recipe,
             "delta_recipe": made.difference_recipe,
             "importance": part.importance,
-            "base": difference_facts["base"] if is_difference else None,
-            "delta": dict(difference_facts),
+            "base": facts["base"] if is_difference else None,
+            "delta": dict(facts),
             "notes": list(notes),
         }
         tags, attributes = tags_of(current, made), attributes_of(current, hub)
@@ -295,29 +349,33 @@ def note(
         sync,
         opened=source.updated_at,
         revision=revision,
-        place=source_models.hold(session, source.id, name),
         error=error,
     )
 
 
+def _targets(
+    part: SyncedModel, past: Mapping[str | None, Sequence[Held]]
+) -> dict[ImportanceName, SpaceRecord]:
+    """The spaces of a model's supports, new or unchanged."""
+    if part.selection is not None:
+        return {ready.importance: ready.placed.space for ready in part.prepared}
+    held = [one for one in past.get(part.component, ()) if one.is_made_like(part.made)]
+    if not held:
+        raise _superseded_error(part.made.name)
+    return {importance: stored.space for importance, stored in held[0]}
+
+
+def _name(made: IngestResult, component: str | None) -> str:
+    """The name here of a component of a repository, or of the repository itself."""
+    return replace(made.revision, component=component).model_name
+
+
+def _renamed(held: Held, made: IngestResult, component: str | None) -> Place:
+    return replace(held.place, model=_name(made, component))
+
+
 def _superseded_error(name: str) -> Unavailable:
     return Unavailable(f"another sync of {name} has ended meanwhile: this one runs again")
-
-
-def _difference_facts(
-    made: IngestResult, prepared: Sequence[PreparedModel], selection: Selection
-) -> dict[str, Any]:
-    """Describe the difference: its space, base, size and caveat, or why there is none."""
-    for part in prepared:
-        if part.importance == "delta":
-            base = made.base.revision
-            return {
-                "space": part.placed.space.name,
-                "base": made.base.name if base is None or made.adapter else revision_label(base),
-                "support_size": part.content.support.k,
-                **({} if selection.rounding is None else {"note": selection.rounding}),
-            }
-    return {"reason": selection.reason}
 
 
 def _lock(session: Writer, involved: Iterable[SpaceRecord]) -> None:

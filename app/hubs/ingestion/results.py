@@ -27,20 +27,25 @@ class IngestResult:
     """The findings of a sync.
 
     Attributes:
-        name: the model's name, on the hub and here; ``moved_from`` the previous one.
+        moved_from: the previous name of the repository on the hub.
+        revision: the revision of the model, or of one component of a pipeline.
         adapter: whether the model is a LoRA adapter.
         weights: the digests of its weights; None before they were read.
     """
 
     source: OpenSource
     sync: int
-    name: str
     moved_from: str | None
     revision: HubRevision
     base: Base
     job: str
     adapter: bool = False
     weights: Weights | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the model here: that on the hub, and of its component."""
+        return self.revision.model_name
 
     @property
     def recipe(self) -> str:

@@ -218,6 +218,6 @@ def _difference_importance(base: Checkpoint, layout: Layout, made: IngestResult)
     """The importance of differences from a base."""
     assert made.base.revision is not None
     digest = weights_digest(base, layout)
-    name = f"{made.base.revision.name}@{digest}"
+    name = f"{made.base.revision.model_name}@{digest}"
     note = f"differences from {revision_label(made.base.revision)}"[:MAX_NOTE_LENGTH]
     return Importance("delta", name if len(name) <= MAX_BASE_LENGTH else digest, note)

@@ -8,26 +8,30 @@ has overtaken changes nothing and runs again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
-from app.hubs.clients.protocol import Hub
+from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
 from app.hubs.ingestion.bases import LACKING, base_of, require_same
 from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher
+from app.hubs.ingestion.components import base_of_part, parts_of
 from app.hubs.ingestion.downloads import Downloads
 from app.hubs.ingestion.model_writer import IngestWriter, note
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection, SupportSelector
 from app.hubs.ingestion.stored_models import find_held
+from app.hubs.ingestion.sync_results import SyncedModel
+from app.hubs.records import Place
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
 from app.infra.db.database import Database
 from app.infra.errors import (
+    Conflict,
     HubForbidden,
     HubNotFound,
     QuotaExceeded,
@@ -45,13 +49,31 @@ from app.tenancy.quotas.service import QuotaService
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Adapter, Checkpoint, weights_of
 from modelkin.core.weights import Weights
-from modelkin.errors import JobFailed, ModelkinError, SpaceMismatch
+from modelkin.errors import (
+    InvalidCheckpoint,
+    InvalidImportance,
+    InvalidParameter,
+    JobFailed,
+    ModelkinError,
+    PayloadTooLarge,
+    SpaceMismatch,
+)
 
 __all__ = ["IngestionService"]
 
 _MIB: Final = 1 << 20
 _MAX_BUSY_RETRY_S: Final = 30.0
 """The most seconds between two attempts at a model while another sync of it runs."""
+
+_REFUSALS: Final = (
+    InvalidCheckpoint,
+    InvalidImportance,
+    InvalidParameter,
+    PayloadTooLarge,
+    SpaceMismatch,
+    Conflict,
+)
+"""The errors of one component of a pipeline that say nothing of the others."""
 
 log = logging.getLogger(__name__)
 
@@ -141,44 +163,86 @@ class IngestionService:
         check_model_name(revision.name, field="model")
         with self._database.reading() as session:
             names = filter(None, (sync.name, sync.moved_from))
-            known = [held for n in names if (held := find_held(session, source, n)) is not None]
+            places = [source_models.find_places(session, source.id, name) for name in names]
         reason = source.filters.reason_against(revision.name, revision.tags)
-        if reason is not None and not known:  # stored models are synchronized all the same
+        if reason is not None and not any(places):  # stored models are synchronized all the same
             return partial(self._writer.ignore, source, sync.name, sync.number, revision, reason)
-        adapter = is_adapter(revision)
-        made = IngestResult(
+        parts = parts_of(hub, revision, self._downloads)
+        for part in parts.revisions:
+            check_model_name(part.model_name, field="model")
+        new = sum(all(part.component not in at for at in places) for part in parts.revisions)
+        if new > 1:
+            with self._database.reading() as session:
+                self._quotas.require_allowance(session, source.tenant.id, models=new)
+        synced, refused = [], dict[str, ModelkinError]()
+        try:
+            for part in parts.revisions:
+                try:
+                    made = self._find(hub, source, sync, part, job)
+                    synced.append(self._sync_part(hub, made, places, progress))
+                except _REFUSALS as error:
+                    if part.component is None:
+                        raise
+                    refused[part.component] = error
+            if not synced:
+                raise next(iter(refused.values()))
+        except BaseException:
+            self._discard(synced)
+            raise
+        why = {name: {"code": e.code, "detail": str(e)} for name, e in refused.items()}
+        return partial(self._writer.finish, synced, why, parts.notes)
+
+    def _find(
+        self, hub: Hub, source: OpenSource, sync: _Sync, part: HubRevision, job: JobRecord
+    ) -> IngestResult:
+        """What is known of a model before anything is downloaded."""
+        adapter = is_adapter(part)
+        base = (
+            adapter_base_of(hub, part, source)
+            if adapter
+            else base_of_part(base_of(hub, part, source.importance, source.base_model), part)
+        )
+        return IngestResult(
             source=source,
             sync=sync.number,
-            name=sync.name,
             moved_from=sync.moved_from,
-            revision=revision,
-            base=(
-                adapter_base_of(hub, revision, source)
-                if adapter
-                else base_of(hub, revision, source.importance, source.base_model)
-            ),
+            revision=part,
+            base=base,
             job=job.id,
             adapter=adapter,
         )
-        if any(held.is_made_like(made) for held in known):
-            return partial(self._writer.describe, made)
-        with self._database.reading() as session:  # before a download that would be in vain
-            new = 0 if known else 1
-            self._quotas.require_allowance(session, source.tenant.id, models=new)
+
+    def _sync_part(
+        self,
+        hub: Hub,
+        made: IngestResult,
+        places: Sequence[Mapping[str | None, Place]],
+        progress: Progress,
+    ) -> SyncedModel:
+        """Make the supports of a model, unless those that are stored are made like them."""
+        mine = [at[made.revision.component] for at in places if made.revision.component in at]
+        with self._database.reading() as session:
+            known = [find_held(session, made.source, place) for place in mine]
+            if any(held is not None and held.is_made_like(made) for held in known):
+                return SyncedModel(made)
+            # Before a download that would be in vain.
+            new = 0 if any(known) else 1
+            self._quotas.require_allowance(session, made.source.tenant.id, models=new)
         return self._make(hub, made, progress)
 
-    def _make(self, hub: Hub, made: IngestResult, progress: Progress) -> CommitHook:
+    def _make(self, hub: Hub, made: IngestResult, progress: Progress) -> SyncedModel:
         """Download the checkpoint, select the supports, and prepare the write that ends the job."""
 
         def downloaded(what: str, done: int, total: int) -> None:
             progress(done // _MIB, total // _MIB, f"downloading {what}, MiB")
 
+        what = made.revision.component or "it"
         with self._downloads.directory() as directory:
             fetching = CheckpointFetcher(
                 hub,
                 directory,
                 self._hubs.limits.checkpoint_bytes,
-                partial(downloaded, "it"),
+                partial(downloaded, what),
                 exclude=self._selector.exclude(made),
             )
             checkpoint = fetching.fetch(made.revision, "model")
@@ -191,14 +255,19 @@ class IngestionService:
             selection = self._selector.select(checkpoint, base, made, progress)
         progress(0, 0, "storing")
         rounding = [] if selection.rounding is None else [selection.rounding]
-        notes = [
+        notes = (
             *_notes(made, selection.reason, checkpoint),
             *checkpoint.notes,
             *rounding,
             *selection.notes,
-        ]
-        prepared = self._prepare(made, selection)
-        return partial(self._writer.store, made, prepared, selection, notes)
+        )
+        return SyncedModel(made, selection, tuple(self._prepare(made, selection)), notes)
+
+    def _discard(self, synced: Sequence[SyncedModel]) -> None:
+        """Discard what was prepared for models that are not stored."""
+        for part in synced:
+            for ready in part.prepared:
+                self._models.discard(Put(part.made.name, ready.content))
 
     def _prepare(self, made: IngestResult, selection: Selection) -> list[PreparedModel]:
         """Return the supports, ready to be stored, or none."""
@@ -233,8 +302,8 @@ class IngestionService:
         not only hidden from this token.
         """
         with self._database.reading() as session:
-            place = source_models.find_place(session, source.id, sync.name)
-        if place is None:
+            places = source_models.find_places(session, source.id, sync.name)
+        if not places:
             raise error
         sure = error.definitive and (job.parameters.get("gone") is True or hub.knows_us())
         if source.on_delete == "remove" and not sure:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from app.hubs.ingestion.results import IngestResult
 from app.hubs.records import ImportanceName, Place
-from app.hubs.repositories import source_models
 from app.hubs.service import OpenSource
 from app.infra.db.database import Reader
 from app.infra.errors import Conflict
@@ -80,11 +79,8 @@ class Held:
         return self.difference is None or base == made.base.lacking
 
 
-def find_held(session: Reader, source: OpenSource, name: str) -> Held | None:
-    """The stored supports of a source's model, by its name on the hub; None without any."""
-    place = source_models.find_place(session, source.id, name)
-    if place is None:
-        return None
+def find_held(session: Reader, source: OpenSource, place: Place) -> Held | None:
+    """The supports of a source's model that are stored at a place; None without any."""
     held = Held(
         _find_stored(session, source, place.space, place.model),
         _find_stored(session, source, place.delta_space, place.model),
@@ -99,7 +95,15 @@ def require_free(session: Reader, space: SpaceRecord, made: IngestResult) -> Non
         Conflict: another hub's model has the name.
     """
     current = models.find_model(session, space, made.name)
-    if current is not None and hub_of(current) and not _is_of(current, made.source):
+    if current is None or not hub_of(current):
+        return
+    if hub_of(current).get("component") != made.revision.component:
+        raise Conflict(
+            f"space {space.name!r} holds a model {made.name!r} already, which is "
+            f"{hub_of(current).get('model')!r} of {hub_of(current).get('url')} and not a component "
+            f"of that name: give this source a space of its own, or delete that model"
+        )
+    if not _is_of(current, made.source):
         raise Conflict(
             f"space {space.name!r} holds a model {made.name!r} from {hub_of(current).get('url')} "
             f"already: give this source a space of its own, or delete that model"

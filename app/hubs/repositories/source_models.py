@@ -7,10 +7,11 @@ start, and a sync that ends after a later one changes nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import case, delete, select, update
+from sqlalchemy import ColumnElement, case, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.hubs.records import Place, SeenModel
@@ -30,10 +31,12 @@ __all__ = [
     "request_resync_of_derivatives",
     "note_listed",
     "note_tags",
-    "find_place",
+    "find_places",
     "seen_models",
 ]
 
+Places: TypeAlias = Mapping[str | None, Place]
+"""The places of a model by component; None is the model itself."""
 _BATCH_SIZE = 500
 _UNKNOWN = ""
 """The revision of a model that is due for a sync: no hub has it."""
@@ -80,7 +83,7 @@ def finish_sync(
     *,
     opened: datetime,
     revision: str | None,
-    place: Place | None = None,
+    places: Places | None = None,
     error: Mapping[str, Any] | None = None,
     tags: str | None = None,
 ) -> bool:
@@ -91,7 +94,7 @@ def finish_sync(
         opened: the time of the source's last change that the sync knows. If the source was changed
             later, the next poll syncs the model once more.
         revision: the revision that was synced; None if the model is gone.
-        place: the place where it is stored now; None if it is not stored.
+        places: the places where it is stored now; None if they have not changed.
         error: the reason why it is not, as ``{"code", "detail"}``; this revision is not tried
             again.
         tags: the digest of its tags on the hub; None if the sync does not know them.
@@ -108,9 +111,8 @@ def finish_sync(
         revision = _UNKNOWN
     row.sync_applied_seq = sequence
     row.revision = revision
-    row.space = None if place is None else place.space
-    row.delta_space = None if place is None else place.delta_space
-    row.model = None if place is None else place.model
+    if places is not None:
+        _set_places(row, places)
     row.error = None if error is None else dict(error)
     row.tags_digest = row.tags_digest if tags is None else tags
     row.synced_at = datetime.now(UTC)
@@ -118,18 +120,21 @@ def finish_sync(
     return True
 
 
-def find_place(session: Reader, source_id: str, name: str) -> Place | None:
-    """Return the place where a hub's model was stored last, or None."""
+def find_places(session: Reader, source_id: str, name: str) -> dict[str | None, Place]:
+    """The places where a hub's model was stored last, by component; None is the model itself."""
     row = session.get(SourceModelRow, (source_id, name), populate_existing=True)
-    if row is None or row.model is None or (row.space is None and row.delta_space is None):
-        return None
-    return Place(row.model, row.space, row.delta_space)
+    if row is None:
+        return {}
+    places: dict[str | None, Place] = {}
+    if row.model is not None and (row.space is not None or row.delta_space is not None):
+        places[None] = Place(row.model, row.space, row.delta_space)
+    return places | {part: Place(**place) for part, place in (row.components or {}).items()}
 
 
-def hold(session: Writer, source_id: str, name: str) -> Place | None:
-    """Lock a model and return its place: no other sync of it ends before this transaction."""
+def hold(session: Writer, source_id: str, name: str) -> dict[str | None, Place]:
+    """Lock a model and return its places: no other sync of it ends before this transaction."""
     _lock(session, source_id, name)
-    return find_place(session, source_id, name)
+    return find_places(session, source_id, name)
 
 
 def forget(session: Writer, source_id: str, name: str) -> None:
@@ -154,24 +159,28 @@ def request_resync(session: Writer, source_id: str) -> None:
 
 
 def request_resync_of_derivatives(
-    session: Writer, source_id: str, space: SpaceRecord, base: str
+    session: Writer, source_id: str, space: SpaceRecord, base: str, component: str | None = None
 ) -> None:
     """Let the next poll sync the models that declare a base and have no delta.
 
-    A model that is being synced at this moment is left out: nothing waits for its row.
+    A pipeline whose component declares that of the base is synced whole. A model that is being
+    synced at this moment is left out: nothing waits for its row.
     """
     declaring = select(ModelRow.name).where(
         ModelRow.space_id == space.id, ModelRow.base_model == base
     )
+    table = SourceModelRow
+    wanted: tuple[ColumnElement[bool], ...] = (
+        table.space == space.name,
+        table.model.in_(declaring),
+        table.delta_space.is_(None),
+    )
+    if component is not None:
+        names = [name.removesuffix(f"/{component}") for name in session.scalars(declaring)]
+        wanted = (table.name.in_(names), table.components.is_not(None))
     rows = session.scalars(
-        select(SourceModelRow)
-        .where(
-            SourceModelRow.source_id == source_id,
-            SourceModelRow.space == space.name,
-            SourceModelRow.model.in_(declaring),
-            SourceModelRow.delta_space.is_(None),
-            SourceModelRow.revision.is_not(None),
-        )
+        select(table)
+        .where(table.source_id == source_id, table.revision.is_not(None), *wanted)
         .with_for_update(skip_locked=True)
     )
     for row in rows:
@@ -182,7 +191,7 @@ def request_resync_of_derivatives(
 def seen_models(session: Reader, source_id: str) -> Iterator[SeenModel]:
     """The last known state of every model of a source."""
     row = SourceModelRow
-    is_placed = row.space.is_not(None) | row.delta_space.is_not(None)
+    is_placed = row.space.is_not(None) | row.delta_space.is_not(None) | row.components.is_not(None)
     columns = (row.name, row.revision, row.listed, is_placed, row.tags_digest)
     query = select(*columns).where(row.source_id == source_id)
     for found in session.execute(query.order_by(row.name)):
@@ -220,6 +229,15 @@ def _runs(session: Reader, job_id: str | None) -> bool:
 
 def _source_updated_at(session: Reader, source_id: str) -> datetime | None:
     return session.scalar(select(SourceRow.updated_at).where(SourceRow.id == source_id))
+
+
+def _set_places(row: SourceModelRow, places: Places) -> None:
+    whole = places.get(None)
+    row.space = None if whole is None else whole.space
+    row.delta_space = None if whole is None else whole.delta_space
+    row.model = None if whole is None else whole.model
+    parts = {part: asdict(place) for part, place in places.items() if part is not None}
+    row.components = parts or None
 
 
 def _lock(session: Writer, source_id: str, name: str) -> SourceModelRow | None:

@@ -186,7 +186,7 @@ def test_what_is_here_is_followed_further(service: AppHarness) -> None:
         place = Place("org/a", None, "kin-delta-0")
         opened = service.hubs.source(source["id"]).updated_at
         source_models.finish_sync(
-            session, source["id"], "org/a", sync, opened=opened, revision="s0", place=place
+            session, source["id"], "org/a", sync, opened=opened, revision="s0", places={None: place}
         )
     assert "enqueued" == service.hubs.push(source, "org/a", sha="s1")["outcome"]
     assert "ignored" == service.hubs.push(source, "org/b", sha="s1")["outcome"]

@@ -108,6 +108,8 @@ class SourceModelRow(Base):
     model: Mapped[str | None] = mapped_column(Name)
     delta_space: Mapped[str | None] = mapped_column(Name)
     """The space of its difference from its base, under the same name; NULL without one."""
+    components: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The places of a pipeline's components, by their names; NULL for any other model."""
     tags_digest: Mapped[str | None] = mapped_column(String(32))
     """The digest of the tags on the hub when last seen; NULL where no listing has been read."""
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))

@@ -1,0 +1,113 @@
+"""The components of a diffusers pipeline, each of which is a model here, from one sync.
+
+A component's name is that of its repository and of its folder, ``org/name/unet``. Its base is the
+same component of the repository's base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Final
+
+from app.hubs.clients.protocol import Hub, HubFile, HubRevision
+from app.hubs.ingestion.bases import Base
+from app.hubs.ingestion.checkpoint_fetcher import revision_label
+from app.hubs.ingestion.checkpoint_files import choose
+from app.hubs.ingestion.downloads import Downloads
+from modelkin.checkpoints.indexes import read_pipeline
+from modelkin.checkpoints.repository import components
+from modelkin.errors import InvalidCheckpoint
+
+__all__ = ["Parts", "base_of_part", "parts_of"]
+
+_MAX_COMPONENTS: Final = 64
+"""The most components of a pipeline; the largest of diffusers have a dozen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The models of a repository.
+
+    Attributes:
+        revisions: the revision itself; of a pipeline one for each component, the largest first.
+        notes: remarks for people on a pipeline.
+    """
+
+    revisions: tuple[HubRevision, ...]
+    notes: tuple[str, ...] = ()
+
+
+def parts_of(hub: Hub, revision: HubRevision, downloads: Downloads) -> Parts:
+    """The models of a repository: one, or the components of a pipeline, which its list names.
+
+    Raises:
+        InvalidCheckpoint: there is no checkpoint, the choice is ambiguous, or a list of components
+            is none.
+        HubNotFound, HubForbidden, HubUnavailable, HubProtocolError: the hub refuses the list.
+    """
+    where = revision_label(revision)
+    chosen = choose(revision.files, where)
+    if chosen.choice.kind != "pipeline":
+        return Parts((revision,))
+    with downloads.directory() as directory:
+        path = directory.path / PurePosixPath(chosen.choice.first).name
+        hub.download(revision, chosen.first, path)
+        try:
+            listed = read_pipeline(path)
+        except InvalidCheckpoint as error:
+            raise InvalidCheckpoint(f"{where}: {error}") from None
+    found = components(chosen.choice, listed, chosen.revision, where)
+    if len(found) > _MAX_COMPONENTS:
+        raise InvalidCheckpoint(
+            f"{where} is a pipeline of {len(found)} components, at most {_MAX_COMPONENTS} are read"
+        )
+    parent = PurePosixPath(chosen.choice.first).parent
+    parts = [_component(revision, parent, name) for name in found]
+    return Parts(tuple(sorted(parts, key=_size, reverse=True)), chosen.choice.notes)
+
+
+def base_of_part(base: Base, part: HubRevision) -> Base:
+    """The base of a model, or of a component, which is the base's component of that name.
+
+    Raises:
+        InvalidCheckpoint: a base is required, and has no such component.
+    """
+    if base.revision is None:
+        if base.lacking is None or part.component is None:
+            return base
+        return replace(base, lacking=f"{base.lacking}/{part.component}")
+    where = revision_label(base.revision)
+    chosen = choose(base.revision.files, where)
+    is_pipeline = chosen.choice.kind == "pipeline"
+    try:
+        if is_pipeline != (part.component is not None):
+            raise InvalidCheckpoint(
+                f"{where} is {'a pipeline' if is_pipeline else 'one model'}, and "
+                f"{revision_label(part)} is {'a component' if part.component else 'one model'}"
+            )
+        if part.component is None:
+            return base
+        parent = PurePosixPath(chosen.choice.first).parent
+        revision = _component(base.revision, parent, part.component)
+        choose(revision.files, revision_label(revision))
+    except InvalidCheckpoint as error:
+        return base.without(error, base.revision.name, part)
+    return replace(base, revision=revision)
+
+
+def _component(revision: HubRevision, parent: PurePosixPath, name: str) -> HubRevision:
+    """One component: the files of its folder, and nothing else."""
+    folder = f"{parent / name}/"
+    files = tuple(file for file in revision.files if file.path.startswith(folder))
+    return replace(revision, files=files, component=name)
+
+
+def _size(part: HubRevision) -> int:
+    """The bytes of a component's weights, as far as the hub declares them."""
+    return _bytes_of(choose(part.files, revision_label(part)).weights)
+
+
+def _bytes_of(files: Sequence[HubFile]) -> int:
+    return sum(file.size or 0 for file in files)

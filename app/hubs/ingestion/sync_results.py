@@ -1,0 +1,83 @@
+"""What a sync has found of each model, and the result of its job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.hubs.ingestion.checkpoint_fetcher import revision_label
+from app.hubs.ingestion.results import IngestResult, PreparedModel
+from app.hubs.ingestion.selector import Selection
+from app.hubs.records import ImportanceName, Place
+from app.models.spaces.records import SpaceRecord
+
+__all__ = ["SyncedModel", "difference_facts", "pipeline_result", "place_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedModel:
+    """A model, or a component of a pipeline, as its sync found it.
+
+    Attributes:
+        made: the findings about it.
+        selection: its new supports; None if they have not changed.
+        prepared: these, ready to be stored.
+        notes: remarks for people.
+    """
+
+    made: IngestResult
+    selection: Selection | None = None
+    prepared: tuple[PreparedModel, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def component(self) -> str | None:
+        """The name of the component; None for a whole model."""
+        return self.made.revision.component
+
+
+def place_of(part: SyncedModel, targets: Mapping[ImportanceName, SpaceRecord]) -> Place:
+    weight, difference = targets.get("weight"), targets.get("delta")
+    return Place(
+        part.made.name,
+        None if weight is None else weight.name,
+        None if difference is None else difference.name,
+    )
+
+
+def pipeline_result(
+    results: Mapping[str | None, Mapping[str, Any]],
+    refused: Mapping[str, Mapping[str, Any]],
+    notes: Sequence[str],
+    made: IngestResult,
+) -> dict[str, Any]:
+    """The result of a job about a pipeline: that of each component, and of the first for pages."""
+    outcomes = {result["outcome"] for result in results.values()}
+    first = next(iter(results.values()))
+    return {
+        "outcome": "stored" if "stored" in outcomes else "unchanged",
+        "space": first["space"],
+        "model": first["model"],
+        "revision": made.revision.revision,
+        "components": {name: dict(result) for name, result in results.items() if name is not None}
+        | {name: {"outcome": "refused", **error} for name, error in refused.items()},
+        "notes": list(notes),
+        "moved_from": made.moved_from,
+    }
+
+
+def difference_facts(
+    made: IngestResult, prepared: Sequence[PreparedModel], selection: Selection
+) -> dict[str, Any]:
+    """Describe the difference: its space, base, size and caveat, or why there is none."""
+    for part in prepared:
+        if part.importance == "delta":
+            base = made.base.revision
+            return {
+                "space": part.placed.space.name,
+                "base": made.base.name if base is None or made.adapter else revision_label(base),
+                "support_size": part.content.support.k,
+                **({} if selection.rounding is None else {"note": selection.rounding}),
+            }
+    return {"reason": selection.reason}
