@@ -9,6 +9,7 @@ at any other end, with the mutant that did it.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import random
 import resource
@@ -19,20 +20,24 @@ import traceback
 import warnings
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Final
 
 import numpy as np
 
 from app.models.catalog.endpoints.line_fields import read_fields
 from modelkin import Subspace, Support, wire
+from modelkin.checkpoints.gguf.header import parse_gguf_header
+from modelkin.checkpoints.gguf.opening import tensors_of
 from modelkin.core.adapters.config import AdapterConfig
 from modelkin.core.octaves import last_octave, octave_sizes
 from modelkin.core.safetensors_header import parse_header
 from modelkin.errors import ModelkinError
+from tests.support.models.gguf_files import gguf_headers
 from tests.support.models.learngene_files import gene
 
 __all__ = ["FORMATS", "Format", "main", "mutant_of"]
@@ -133,6 +138,16 @@ def _of_safetensors(data: bytes) -> object:
     return parse_header(data[8 : 8 + length], len(data), "a.safetensors")
 
 
+def _of_gguf(data: bytes) -> object:
+    """The tensors of a file, with their values where the header stands."""
+    header = parse_gguf_header(io.BytesIO(data), len(data), "a.gguf")
+    with NamedTemporaryFile(suffix=".gguf") as file:
+        file.write(data)
+        file.flush()
+        tensors, remarks = tensors_of([(Path(file.name), header)])
+        return [sum(len(s) for s in t.stretches()) for t in tensors if t.dtype[0] != "I"], remarks
+
+
 def _dumped(media_type: str, *supports: Support) -> tuple[bytes, ...]:
     return tuple(wire.dump_support(support, media_type) for support in supports)
 
@@ -188,6 +203,7 @@ FORMATS: Final = (
         True,
     ),
     Format("safetensors", (gene(), gene(0, w=(3,))), partial(_only, _of_safetensors)),
+    Format("gguf", tuple(gguf_headers()), partial(_only, _of_gguf)),
     Format("adapter-config", (_CONFIG,), partial(_only, AdapterConfig.from_json)),
     Format("batch-line", (_LINE,), partial(_only, read_fields)),
 )
@@ -277,13 +293,13 @@ class Tally:
         self.ends[kind.name, end] += 1
 
 
-def run(count: int, seed: int) -> Tally:
+def run(count: int, seed: int, formats: Sequence[Format] = FORMATS) -> Tally:
     """Damage and decode so many; the formats come in turn."""
     tally = Tally()
     for block in range(-(-count // _BLOCK)):
         draw = random.Random(f"{seed}/{block}")
         for number in range(min(_BLOCK, count - block * _BLOCK)):
-            kind = FORMATS[number % len(FORMATS)]
+            kind = formats[number % len(formats)]
             original = draw.choice(kind.originals)
             mutant = mutant_of(draw, original, has_checksum=kind.has_checksum)
             try:
@@ -306,23 +322,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=1906)
+    parser.add_argument("--format", choices=[kind.name for kind in FORMATS], help="only these")
     asked = parser.parse_args()
-    for kind in FORMATS:  # what a first call compiles and imports does not count as a mutant's
+    formats = [kind for kind in FORMATS if asked.format in (None, kind.name)]
+    for kind in formats:  # what a first call compiles and imports does not count as a mutant's
         for original in kind.originals:
             kind.decode(original)
     bound_memory()
     warnings.simplefilter("error")
     began = time.perf_counter()
     try:
-        tally = run(asked.count, asked.seed)
+        tally = run(asked.count, asked.seed, formats)
     except BaseException:
         traceback.print_exc()
         return 1
     took = time.perf_counter() - began
     read = sum(many for (_, end), many in tally.ends.items() if end == "read")
-    formats = len({name for name, _ in tally.ends})
+    fed = len({name for name, _ in tally.ends})
     _say(
-        f"{asked.count:,} mutants of {formats} formats, {read:,} of them read, the others refused; "
+        f"{asked.count:,} mutants of {fed} formats, {read:,} of them read, the others refused; "
         f"slowest {tally.slowest[0] * 1000:.0f} ms ({tally.slowest[1]}), "
         f"{asked.count / took:,.0f} a second, seed {asked.seed}"
     )

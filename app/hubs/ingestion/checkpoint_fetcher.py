@@ -15,6 +15,7 @@ from app.hubs.ingestion.checkpoint_files import CheckpointFiles, choose
 from app.hubs.ingestion.downloads import DownloadDir
 from app.models.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
 from modelkin.checkpoints import Adapter, Checkpoint, CheckpointLimits, open_checkpoint
+from modelkin.checkpoints.gguf import GGUF_SUFFIX, MAX_HEADER_BYTES, holds_header
 from modelkin.checkpoints.indexes import read_index
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 
@@ -34,6 +35,8 @@ LIMITS: Final = CheckpointLimits(
 _FIRST_REQUEST_BYTES: Final = 64 << 10
 """Bytes of a file requested first: they give the header's length and mostly hold all of it."""
 _LENGTH_BYTES: Final = 8
+_GROWTH: Final = 4
+"""How many times as much is requested where a beginning does not hold the header."""
 _DISK_CHECK_BYTES: Final = 8 << 20
 """Bytes written between two checks of the free disk space."""
 _MIN_BYTES_A_WEIGHT: Final = 2
@@ -162,15 +165,28 @@ class CheckpointFetcher:
             if size is None:  # the hub does not say where the file ends
                 self._download(revision, [file], folder, where)
                 continue
-            length = _LENGTH_BYTES + int.from_bytes(begun[:_LENGTH_BYTES], "little")
-            left -= length
-            if len(begun) < length <= size and left >= 0:  # else opening the file refuses it
-                begun, _ = self.hub.beginning(revision, file, length)
+            if file.path.endswith(GGUF_SUFFIX):
+                begun = self._gguf_header(revision, file, size, begun)
+            else:
+                length = _LENGTH_BYTES + int.from_bytes(begun[:_LENGTH_BYTES], "little")
+                left -= length
+                if len(begun) < length <= size and left >= 0:  # else opening the file refuses it
+                    begun, _ = self.hub.beginning(revision, file, length)
             self.directory.watch()
             into = folder / PurePosixPath(file.path).name
             with writing(file), into.open("wb") as target:
                 target.write(begun[:size])
                 target.truncate(size)
+
+    def _gguf_header(self, revision: HubRevision, file: HubFile, size: int, begun: bytes) -> bytes:
+        """The beginning of a GGUF file with its header, whose length the file does not say."""
+        most = min(size, MAX_HEADER_BYTES)
+        while len(begun) < most and not holds_header(begun, size):
+            asked = min(len(begun) * _GROWTH, most)
+            begun, _ = self.hub.beginning(revision, file, asked)
+            if len(begun) < asked:  # opening the file refuses it
+                break
+        return begun
 
     def _check_adapter(self, adapter: Adapter, chosen: CheckpointFiles, where: str) -> None:
         """Limit the differences that an adapter makes: a small file may make many."""

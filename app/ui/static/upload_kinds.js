@@ -28,10 +28,11 @@ const OF_SUBSPACES = "This is of a model's parameters, and this space has finger
 
 const BY_NAME = [
   [/-\d{5}-of-\d{5}\.safetensors$/i, () => refused("This is a shard of a checkpoint. Choose model.safetensors.index.json instead: the command reads all shards beside it.")],
-  [/\.safetensors(\.index\.json)?$/i, checkpoint],
+  [/-(?!0*1-of)\d{5}-of-\d{5}\.gguf$/i, () => refused("This is a part of a model. Choose its first part instead, which ends in -00001-of-...: the command reads all parts beside it.")],
+  [/\.safetensors(\.index\.json)?$|\.gguf$/i, checkpoint],
   [/\.origin\.json$/i, () => KINDS.origin],
   [/\.(bin|pt|pth|ckpt|pkl|pickle|joblib)$/i, () => refused("A pickle may run whatever its maker wants, so nothing here opens one. Save the model as .safetensors.")],
-  [/\.(gguf|onnx|h5|keras|msgpack|tflite)$/i, () => refused("This format is not read. Save the model as .safetensors.")],
+  [/\.(onnx|h5|keras|msgpack|tflite)$/i, () => refused("This format is not read. Save the model as .safetensors.")],
 ];
 
 function checkpoint(about) {

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import gguf
@@ -17,6 +18,7 @@ import numpy.typing as npt
 __all__ = [
     "LLAMA_SHAPES",
     "as_llama_cpp",
+    "gguf_headers",
     "interleaved",
     "llama",
     "llama_metadata",
@@ -110,6 +112,7 @@ def write_gguf(
         metadata: by key; those of :func:`llama_metadata` by default.
         tensors_a_split: the most tensors of one file; 0 for one file.
     """
+    path.parent.mkdir(exist_ok=True)
     writer = gguf.GGUFWriter(path, architecture, split_max_tensors=tensors_a_split)
     for key, value in (llama_metadata(architecture) if metadata is None else metadata).items():
         _add(writer, key, value)
@@ -127,6 +130,26 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return split_name(path, 1, -(-len(tensors) // tensors_a_split)) if tensors_a_split else path
+
+
+def gguf_headers() -> list[bytes]:
+    """Small files: of a LLaMA, of experts, of norms that are shifted, of transposes, of a split."""
+    vector, matrix = np.zeros(32, "f4"), np.zeros((32, 32), "f4")
+    q = {"blk.0.attn_q.weight": matrix, "blk.0.attn_k.bias": vector, "rope_freqs.weight": vector}
+    heads = {"llama.attention.head_count": [2, 2], "tokenizer.ggml.tokens": ["a", "b"]}
+    files: list[tuple[str, dict[str, npt.NDArray[Any]], dict[str, Any]]] = [
+        ("llama", q, heads),
+        ("qwen3moe", {"blk.1.ffn_up_exps.weight": np.zeros((3, 4, 32), "f4")}, {}),
+        ("gemma2", {"output_norm.weight": vector}, {"split.count": 1, "split.no": 0}),
+        ("gpt2", {"blk.0.ffn_up.weight": matrix}, {"general.alignment": 64, "a.scale": 0.5}),
+        ("flux", {"x.weight": matrix}, {}),
+    ]
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "m.gguf"
+        return [
+            write_gguf(path, tensors, "Q8_0", architecture, metadata).read_bytes()
+            for architecture, tensors, metadata in files
+        ]
 
 
 def split_name(path: Path, number: int, total: int) -> Path:

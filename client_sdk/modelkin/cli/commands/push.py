@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from modelkin._terminal_text import one_line
@@ -163,7 +164,7 @@ def _create_space(
     if not isinstance(source, Checkpoint):
         m = source.num_parameters
         return client.ensure_space(arguments.space, num_parameters=m, blinding=blinding)
-    importance = plan_of(arguments, source).importance
+    importance = replace(plan_of(arguments, source).importance, note=None)  # it is of one model
     if blinding is not None:
         return client.ensure_space(arguments.space, blinding=blinding, importance=importance)
     layout, exclude = whole_layout(arguments, source)
