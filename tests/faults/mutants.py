@@ -37,6 +37,7 @@ from modelkin.core.adapters.config import AdapterConfig
 from modelkin.core.octaves import last_octave, octave_sizes
 from modelkin.core.safetensors_header import parse_header
 from modelkin.errors import ModelkinError
+from tests.support.models.adapter_files import DESCRIPTIONS, read_described
 from tests.support.models.gguf_files import gguf_headers
 from tests.support.models.learngene_files import gene
 
@@ -205,6 +206,7 @@ FORMATS: Final = (
     Format("safetensors", (gene(), gene(0, w=(3,))), partial(_only, _of_safetensors)),
     Format("gguf", tuple(gguf_headers()), partial(_only, _of_gguf)),
     Format("adapter-config", (_CONFIG,), partial(_only, AdapterConfig.from_json)),
+    Format("adapter", DESCRIPTIONS, partial(_only, read_described)),
     Format("batch-line", (_LINE,), partial(_only, read_fields)),
 )
 

@@ -1,4 +1,4 @@
-"""LoRA adapters of a hub: find them, and check that their base has the targeted tensors.
+"""Adapters of a hub: find them, and check that their base has the targeted tensors.
 
 An adapter consists of differences from its base, so the base is never downloaded. Its headers are
 read if it is available, to compare names and shapes.
@@ -6,28 +6,56 @@ read if it is available, to compare names and shapes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Final
 
 from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.ingestion.bases import LACKING, Base, base_of
-from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, revision_label
+from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, names_in, revision_label
 from app.hubs.ingestion.checkpoint_files import choose
-from app.hubs.ingestion.results import IngestResult
+from app.hubs.ingestion.results import IngestResult, adapter_recipe, weights_recipe
+from app.hubs.ingestion.stored_models import Held
 from app.hubs.service import OpenSource
 from modelkin.checkpoints import Adapter
+from modelkin.checkpoints.adapters import ADAPTER_FILES
+from modelkin.checkpoints.candidates import SUFFIX
+from modelkin.core.adapters import has_factors
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = ["adapter_base_of", "is_adapter", "with_targets"]
 
+_WEIGHTS: Final = ("model.safetensors", "diffusion_pytorch_model.safetensors")
+"""Files that hold weights, so that their headers are not requested first."""
 
-def is_adapter(revision: HubRevision) -> bool:
-    """Whether a revision holds an adapter, by the names of its files.
+
+def is_adapter(hub: Hub, revision: HubRevision, source: OpenSource, known: Iterable[Held]) -> bool:
+    """Whether a revision holds an adapter: by the name of its file, else by the file's header.
+
+    A file called ``model.safetensors`` counts as weights here: what it holds is known once it is
+    opened. Of a revision that is stored, what it is stored as says it.
+
+    Args:
+        known: what is stored of the model.
 
     Raises:
         InvalidCheckpoint: the revision holds no checkpoint, more than one, or an adapter without
             its configuration.
+        HubNotFound, HubForbidden, HubUnavailable, HubProtocolError: the hub refuses the header.
     """
-    return choose(revision.files, revision_label(revision)).choice.is_adapter
+    chosen = choose(revision.files, revision_label(revision))
+    name = PurePosixPath(chosen.first.path).name
+    if name in ADAPTER_FILES:
+        return True
+    if chosen.choice.kind != "file" or name in _WEIGHTS or not name.endswith(SUFFIX):
+        name = ""
+    for held in known:
+        if held.difference is not None and held.difference.has(adapter_recipe(source, revision)):
+            return True
+        if held.weight is not None and held.weight.has(weights_recipe(source, revision)):
+            return False
+    return name != "" and has_factors(names_in(hub, revision, chosen.first))
 
 
 def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base:
@@ -41,7 +69,7 @@ def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base
     """
     if source.importance == "weight":
         raise InvalidParameter(
-            f"{revision_label(revision)} is a LoRA adapter, which has differences and no weights, "
+            f"{revision_label(revision)} is an adapter, which has differences and no weights, "
             f"and its source has the importance weight: set it to delta or to null, "
             f"or leave the adapter out by the source's filters",
             field="importance",
@@ -55,10 +83,17 @@ def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapt
     The card names the base, else the configuration, else the source. A base without the targets is
     noted; it is an error if the source requires differences.
 
+    Args:
+        made: the findings; those of weights become those of an adapter, since the file says so.
+
     Raises:
+        InvalidParameter: the source stores weights alone.
         SpaceMismatch: the source requires differences, and the base lacks a target.
         HubUnavailable: the hub cannot be asked for the base now.
     """
+    if not made.adapter:
+        base = adapter_base_of(fetching.hub, made.revision, made.source)
+        made = replace(made, adapter=True, base=base)
     declared = made.revision.base_model or adapter.base_name or made.source.base_model
     base = made.base
     if not made.revision.base_model:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from app.hubs.clients.download import writing
 from app.hubs.clients.protocol import Hub, HubFile, HubRevision
-from app.hubs.ingestion.checkpoint_files import CheckpointFiles, choose
+from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.downloads import DownloadDir
 from app.models.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
 from modelkin.checkpoints import Adapter, Checkpoint, CheckpointLimits, open_checkpoint
 from modelkin.checkpoints.gguf import GGUF_SUFFIX, MAX_HEADER_BYTES, holds_header
 from modelkin.checkpoints.indexes import read_index
+from modelkin.core.foreign_json import Raw, decode_json
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 
-__all__ = ["Counter", "CheckpointFetcher", "fingerprint", "revision_label"]
+__all__ = ["Counter", "CheckpointFetcher", "fingerprint", "names_in", "revision_label"]
 
 Counter = Callable[[int, int], None]
 """A function of the bytes received and the bytes expected, 0 if the size is unknown."""
@@ -65,6 +66,24 @@ def fingerprint(revision: HubRevision) -> str:
         for file in sorted(files, key=lambda file: file.path)
     ]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def names_in(hub: Hub, revision: HubRevision, file: HubFile) -> Collection[str]:
+    """The names of the tensors in a file, from its header; none if it has no header.
+
+    Raises:
+        HubNotFound, HubForbidden, HubUnavailable, HubProtocolError: the hub refuses it.
+    """
+    begun, _ = hub.beginning(revision, file, _FIRST_REQUEST_BYTES)
+    length = _LENGTH_BYTES + int.from_bytes(begun[:_LENGTH_BYTES], "little")
+    if length > LIMITS.header:
+        return ()
+    if len(begun) < length:
+        begun, _ = hub.beginning(revision, file, length)
+    try:
+        return decode_json(begun[_LENGTH_BYTES:length], dict[str, Raw]).keys()
+    except ValueError:  # opening the file refuses it
+        return ()
 
 
 @dataclass
@@ -127,7 +146,7 @@ class CheckpointFetcher:
             remarks = (*chosen.choice.notes, *checkpoint.remarks)
             checkpoint = replace(checkpoint, remarks=tuple(dict.fromkeys(remarks)))
             if isinstance(checkpoint, Adapter):
-                self._check_adapter(checkpoint, chosen, where)
+                self._check_adapter(checkpoint, where)
         except InvalidCheckpoint as error:
             message = str(error)
             raise InvalidCheckpoint(
@@ -188,13 +207,8 @@ class CheckpointFetcher:
                 break
         return begun
 
-    def _check_adapter(self, adapter: Adapter, chosen: CheckpointFiles, where: str) -> None:
+    def _check_adapter(self, adapter: Adapter, where: str) -> None:
         """Limit the differences that an adapter makes: a small file may make many."""
-        if not chosen.choice.is_adapter:
-            raise InvalidCheckpoint(
-                f"{chosen.first.path!a} holds the factors of an adapter: publish them as "
-                f"adapter_model.safetensors"
-            )
         size = _MIN_BYTES_A_WEIGHT * adapter.num_parameters
         if size > self.max_bytes:
             raise PayloadTooLarge(

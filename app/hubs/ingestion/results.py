@@ -16,7 +16,7 @@ from app.models.catalog.puts import PreparedSupport
 from modelkin.core.support import Support
 from modelkin.core.weights import Weights
 
-__all__ = ["IngestResult", "PreparedModel", "SelectedModel"]
+__all__ = ["IngestResult", "PreparedModel", "SelectedModel", "adapter_recipe", "weights_recipe"]
 
 _VERSION = "3"
 """The version of the selection: it changes when the same input would give another support."""
@@ -29,7 +29,7 @@ class IngestResult:
     Attributes:
         moved_from: the previous name of the repository on the hub.
         revision: the revision of the model, or of one component of a pipeline.
-        adapter: whether the model is a LoRA adapter.
+        adapter: whether the model is an adapter.
         weights: the digests of its weights; None before they were read.
     """
 
@@ -50,21 +50,17 @@ class IngestResult:
     @property
     def recipe(self) -> str:
         """A digest that is the same for the same support of the weights."""
-        return _digest(self._parts())
+        return weights_recipe(self.source, self.revision)
 
     @property
     def difference_recipe(self) -> str | None:
         """A digest that is the same for the same difference; None for weights without a base."""
         if self.adapter:
-            named = self.revision.base_model or self.source.base_model
-            return _digest([*self._parts(), f"adapter of {named}"])
+            return adapter_recipe(self.source, self.revision)
         base = self.base.revision
-        return None if base is None else _digest([*self._parts(), base.name, fingerprint(base)])
-
-    def _parts(self) -> list[str]:
-        """The values that a support depends on, except the support size of its space."""
-        source = self.source
-        return [_VERSION, fingerprint(self.revision), source.space, *source.exclude]
+        if base is None:
+            return None
+        return _digest([*_parts(self.source, self.revision), base.name, fingerprint(base)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +79,22 @@ class PreparedModel:
     importance: ImportanceName
     placed: ResolvedSpace
     content: PreparedSupport
+
+
+def weights_recipe(source: OpenSource, revision: HubRevision) -> str:
+    """A digest that is the same for the same support of a revision's weights."""
+    return _digest(_parts(source, revision))
+
+
+def adapter_recipe(source: OpenSource, revision: HubRevision) -> str:
+    """A digest that is the same for the same support of a revision that is an adapter."""
+    named = revision.base_model or source.base_model
+    return _digest([*_parts(source, revision), f"adapter of {named}"])
+
+
+def _parts(source: OpenSource, revision: HubRevision) -> list[str]:
+    """The values that a support depends on, except the support size of its space."""
+    return [_VERSION, fingerprint(revision), source.space, *source.exclude]
 
 
 def _digest(parts: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from app.hubs.ingestion.downloads import Downloads
 from app.hubs.ingestion.model_writer import IngestWriter, note
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection, SupportSelector
-from app.hubs.ingestion.stored_models import find_held
+from app.hubs.ingestion.stored_models import Held, find_held
 from app.hubs.ingestion.sync_results import SyncedModel
 from app.hubs.records import Place
 from app.hubs.repositories import source_models, sources
@@ -178,8 +178,10 @@ class IngestionService:
         try:
             for part in parts.revisions:
                 try:
-                    made = self._find(hub, source, sync, part, job)
-                    synced.append(self._sync_part(hub, made, places, progress))
+                    mine = [at[part.component] for at in places if part.component in at]
+                    known = self._known(source, mine)
+                    made = self._find(hub, source, sync, part, job, known)
+                    synced.append(self._sync_part(hub, made, known, progress))
                 except _REFUSALS as error:
                     if part.component is None:
                         raise
@@ -192,11 +194,23 @@ class IngestionService:
         why = {name: {"code": e.code, "detail": str(e)} for name, e in refused.items()}
         return partial(self._writer.finish, synced, why, parts.notes)
 
+    def _known(self, source: OpenSource, places: Sequence[Place]) -> list[Held]:
+        """What is stored of a model at these places."""
+        with self._database.reading() as session:
+            found = [find_held(session, source, place) for place in places]
+        return [held for held in found if held is not None]
+
     def _find(
-        self, hub: Hub, source: OpenSource, sync: _Sync, part: HubRevision, job: JobRecord
+        self,
+        hub: Hub,
+        source: OpenSource,
+        sync: _Sync,
+        part: HubRevision,
+        job: JobRecord,
+        known: Sequence[Held],
     ) -> IngestResult:
-        """What is known of a model before anything is downloaded."""
-        adapter = is_adapter(part)
+        """What is known of a model before it is downloaded."""
+        adapter = is_adapter(hub, part, source, known)
         base = (
             adapter_base_of(hub, part, source)
             if adapter
@@ -216,17 +230,14 @@ class IngestionService:
         self,
         hub: Hub,
         made: IngestResult,
-        places: Sequence[Mapping[str | None, Place]],
+        known: Sequence[Held],
         progress: Progress,
     ) -> SyncedModel:
         """Make the supports of a model, unless those that are stored are made like them."""
-        mine = [at[made.revision.component] for at in places if made.revision.component in at]
-        with self._database.reading() as session:
-            known = [find_held(session, made.source, place) for place in mine]
-            if any(held is not None and held.is_made_like(made) for held in known):
-                return SyncedModel(made)
-            # Before a download that would be in vain.
-            new = 0 if any(known) else 1
+        if any(held.is_made_like(made) for held in known):
+            return SyncedModel(made)
+        with self._database.reading() as session:  # before a download that would be in vain
+            new = 0 if known else 1
             self._quotas.require_allowance(session, made.source.tenant.id, models=new)
         return self._make(hub, made, progress)
 

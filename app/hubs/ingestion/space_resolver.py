@@ -3,7 +3,7 @@
 A layout is the tensors by name and shape; names that mean the same are the same. The space that a
 source names takes the layout it was created with, else the first that arrives. Checkpoints of
 another layout go to ``{space}-{digest of the first such layout}``. Differences from a base go to a
-sister of that space, ``{space}-delta-{digest of the base's weights}``. The differences of LoRA
+sister of that space, ``{space}-delta-{digest of the base's weights}``. The differences of
 adapters go to ``{space}-lora-{digest of the base's name and of the targeted tensors}``.
 """
 

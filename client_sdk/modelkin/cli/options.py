@@ -27,7 +27,7 @@ __all__ = [
 T = TypeVar("T")
 
 CHECKPOINT: Final = (
-    "a .safetensors file, the index of a sharded one, or a folder that holds one or a LoRA adapter"
+    "a .safetensors file, the index of a sharded one, or a folder that holds one; or an adapter"
 )
 FILE: Final = f"a file of modelkin, {CHECKPOINT}; - for standard input"
 ROWS: Final = 50

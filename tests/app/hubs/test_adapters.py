@@ -1,4 +1,4 @@
-"""LoRA adapters of a hub: the difference that each makes, in a space of its base and targets."""
+"""Adapters of a hub: the difference that each makes, in a space of its base and targets."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from app.hubs.ingestion.space_resolver import adapter_space_name
@@ -239,3 +240,98 @@ def test_a_small_file_of_a_huge_difference_is_refused(hub: Hub, tmp_path: Path) 
         job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/lora")
     assert job.error is not None
     assert "changes 9000000 weights, which take 18000000 bytes" in job.error["detail"]
+
+
+MID = "mid_block_attentions_0_transformer_blocks_0_attn1_to_q"
+DOTTED = "unet.mid_block.attentions.0.transformer_blocks.0.attn1.to_q"
+
+
+def kohya(seed: int, rank: int = 4, module: str = f"lora_unet_{MID}") -> bytes:
+    """A file of kohya's trainers."""
+    [(a, b)] = random_factors(seed, {"x": (24, 16)}, rank).values()
+    return safetensors(
+        {
+            f"{module}.lora_down.weight": a,
+            f"{module}.lora_up.weight": b,
+            f"{module}.alpha": np.full((), rank, "f4"),
+        }
+    )
+
+
+def diffusers(seed: int, rank: int = 4) -> bytes:
+    """The same as diffusers saves it."""
+    [(a, b)] = random_factors(seed, {"x": (24, 16)}, rank).values()
+    return safetensors({f"{DOTTED}.lora_A.weight": a, f"{DOTTED}.lora_B.weight": b})
+
+
+def test_adapters_by_any_name_meet_in_one_space(hub: Hub, app: AppHarness, tmp_path: Path) -> None:
+    """kohya's, diffusers' and a file called as weights are, of ranks 4 and 8, with one base."""
+    pushed = {
+        "kohya": {"my_style.safetensors": kohya(0)},
+        "diffusers": {"pytorch_lora_weights.safetensors": diffusers(0)},
+        "weights": {"model.safetensors": kohya(0)},
+        "wide": {"sub/wide.safetensors": kohya(1, rank=8)},
+    }
+    source = app.hubs.follow(hub.url)
+    spaces, supports = set(), {}
+    for name, content in pushed.items():
+        hub.push(f"org/{name}", content, card=CARD)
+        job = app.hubs.sync_model(source, f"org/{name}")
+        assert job.result is not None, job.error
+        assert ("delta", "org/base") == (job.result["importance"], job.result["base"])
+        spaces.add(job.result["space"])
+        supports[name] = app.hubs.support(f"org/{name}", job.result["space"])
+        path = tmp_path / f"{name}.safetensors"
+        path.write_bytes(next(iter(content.values())))
+        assert select_from_checkpoint(open_checkpoint(path)) == supports[name]
+    assert 1 == len(spaces)
+    assert supports["kohya"] == supports["diffusers"] == supports["weights"]
+    assert supports["kohya"].num_parameters == supports["wide"].num_parameters
+
+
+def test_a_kohya_file_is_known_by_its_header(hub: Hub, app: AppHarness) -> None:
+    """Also where the source asks for differences and no base is declared; then it is not read again
+    before its factors change, and weights under such a name are weights."""
+    source = app.hubs.follow(hub.url, importance="delta")
+    hub.push("org/lora", {"a.safetensors": kohya(0)})
+    job = app.hubs.sync_model(source, "org/lora")
+    assert job.result is not None, job.error
+    assert "stored" == job.result["outcome"]
+    hub.push("org/lora", {"a.safetensors": kohya(0), "NEWS.md": b"# News"})
+    hub.downloads = []
+    job = app.hubs.sync_model(source, "org/lora")
+    assert job.result is not None, job.error
+    assert ("unchanged", []) == (job.result["outcome"], hub.downloads)
+    hub.push("org/lora", {"a.safetensors": kohya(1)})
+    job = app.hubs.sync_model(source, "org/lora")
+    assert job.result is not None, job.error
+    assert ("stored", "replaced") == (job.result["outcome"], job.result["status"])
+    hub.push("org/plain", {"a.safetensors": safetensors(random_tensors(1, BASE))})
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/plain")
+    assert job.result is not None, job.error
+    assert "weight" == job.result["importance"]
+
+
+@pytest.mark.parametrize(
+    ("pushed", "detail"),
+    [
+        ({"a.safetensors": kohya(0), "b.safetensors": kohya(1)}, "several checkpoints, 'a.safeten"),
+        (
+            {"a.safetensors": safetensors({"x.dora_scale": np.ones((4, 1), "f4")})},
+            "'x.dora_scale' is not a factor lora_A or lora_B, it is of DoRA",
+        ),
+        (
+            {"learned_embeds.safetensors": safetensors({"<cat>": np.ones((2, 8), "f4")})},
+            "an embedding of textual inversion",
+        ),
+    ],
+)
+def test_other_files_of_adapters_are_refused_as_what_they_are(
+    hub: Hub, app: AppHarness, pushed: dict[str, bytes], detail: str
+) -> None:
+    """None is stored as weights."""
+    hub.push("org/lora", pushed)
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/lora")
+    assert job.error is not None
+    assert ("invalid_checkpoint", True) == (job.error["code"], detail in job.error["detail"])
+    assert [] == app.hubs.spaces()

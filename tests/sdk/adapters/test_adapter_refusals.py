@@ -70,6 +70,8 @@ def refusal(folder: Path) -> str:
         ({"layer_replication": [[0, 4]]}, "layer_replication is [[0, 4]]: layers of the base"),
         ({"kasa_config": {"beta": 1}}, "kasa_config is {'beta': 1}: this field is not known here"),
         ({"use_bdlora": True}, "use_bdlora is True: this field is not known here"),
+        ({"a\nb": 1}, "'a\\nb' is 1: this field is not known here"),
+        ({"x" * 1000: 1}, "... is 1: this field is not known here"),
         ({"weird": 1}, "weird is 1: this field is not known here, and may make it more than its"),
         ({"use_rslora": "yes"}, "use_rslora is 'yes': it is true or false"),
         ({"target_modules": ["q_proj"]}, "target_modules ['q_proj'] do not name "),

@@ -228,7 +228,7 @@ def _algorithm(fields: Mapping[str, Any]) -> Algorithm:
             raise _bad(f"the name of a field is {quote(name)}")
         if value and name not in known:
             raise _field(
-                name,
+                name if name.isidentifier() and len(name) <= _MAX_NAME_LENGTH else quote(name),
                 value,
                 f"this field is not known here, and may make it more than its factors: {_MERGE}",
             )

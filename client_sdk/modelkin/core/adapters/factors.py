@@ -19,6 +19,7 @@ from modelkin.core.adapters.updates import (
     Update,
     matrix_shape,
 )
+from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
 __all__ = ["Configs", "adapter_updates", "needs_config"]
@@ -81,7 +82,7 @@ class _Target:
 
     def bad(self, what: str) -> InvalidCheckpoint:
         """The error that names the module."""
-        return InvalidCheckpoint(f"{self.where}: {self.name!a} {what}")
+        return InvalidCheckpoint(f"{self.where}: {quote(self.name)} {what}")
 
 
 def needs_config(names: Mapping[str, object]) -> bool:
@@ -133,13 +134,13 @@ def _targets(factors: Mapping[str, Factor], where: str) -> list[_Target]:
             first = first or part
             if part.adapter != first.adapter:
                 raise InvalidCheckpoint(
-                    f"{where}: it holds several adapters, {name[:100]!a} is of another: save one "
+                    f"{where}: it holds several adapters, {quote(name)} is of another: save one "
                     f"alone"
                 )
         held = named.setdefault(part.module.name, {})
         if part.role in held:
             what = "alphas" if part.role == ALPHA else f"factors {part.role}"
-            raise InvalidCheckpoint(f"{where}: {part.module.name!a} has two {what}: {_SAVE}")
+            raise InvalidCheckpoint(f"{where}: {quote(part.module.name)} has two {what}: {_SAVE}")
         held[part.role] = _Part(part, factor)
     if first is None:
         raise InvalidCheckpoint(f"{where}: it holds no factors lora_A and lora_B: {_SAVE}")
@@ -152,7 +153,7 @@ def _target(name: str, parts: dict[str, _Part], where: str) -> _Target:
     algorithms = {part.name.algorithm for part in parts.values()} - {None}
     if len(algorithms) != 1:
         what = "factors of two algorithms" if algorithms else "an alpha and no factors"
-        raise InvalidCheckpoint(f"{where}: {name!a} has {what}: {_SAVE}")
+        raise InvalidCheckpoint(f"{where}: {quote(name)} has {what}: {_SAVE}")
     [algorithm] = algorithms
     assert algorithm is not None
     of = next(iter(parts.values())).name.module
@@ -160,7 +161,7 @@ def _target(name: str, parts: dict[str, _Part], where: str) -> _Target:
     for part in parts.values():
         if 0 in part.factor.shape:
             raise InvalidCheckpoint(
-                f"{where}: the factors of {name!a} are empty, {part.name.word} has the shape "
+                f"{where}: the factors of {quote(name)} are empty, {part.name.word} has the shape "
                 f"{list(part.factor.shape)}: gather them before they are saved, as ZeRO-3 needs "
                 f"it (stage3_gather_16bit_weights_on_model_save), and {_SAVE}"
             )
@@ -201,7 +202,7 @@ def _scale(target: _Target, config: AdapterConfig | None, rank: int | None) -> S
         wanted = config.rank_of(target.module.inner)
         if rank not in (None, wanted):
             raise InvalidCheckpoint(
-                f"{target.where}: the factors of {target.name!a} have the rank {rank}, its "
+                f"{target.where}: the factors of {quote(target.name)} have the rank {rank}, its "
                 f"configuration says {wanted} (r or rank_pattern): give the configuration that was "
                 f"saved with the file"
             )
@@ -221,14 +222,14 @@ def _low_rank(target: _Target, config: AdapterConfig | None) -> LowRankUpdate:
     if not 2 <= len(a.shape) == len(b.shape) or kernel != 1:
         raise InvalidCheckpoint(
             f"{target.where}: {words[0].word} {list(a.shape)} and {words[1].word} {list(b.shape)} "
-            f"of {target.name!a} do not fit: factors are two matrices, or two kernels of which the "
-            f"second has one row and one column; merge the adapter into its base "
+            f"of {quote(target.name)} do not fit: factors are two matrices, or two kernels of "
+            f"which the second has one row and one column; merge the adapter into its base "
             f"(merge_and_unload) and give the merged model with its base"
         )
     if a.shape[0] != b.shape[1]:
         raise InvalidCheckpoint(
             f"{target.where}: {words[0].word} {list(a.shape)} and {words[1].word} {list(b.shape)} "
-            f"of {target.name!a} do not fit: A has the rank {a.shape[0]} and B {b.shape[1]}; "
+            f"of {quote(target.name)} do not fit: A has the rank {a.shape[0]} and B {b.shape[1]}; "
             f"{_SAVE}"
         )
     scale = _scale(target, config, a.shape[0])
@@ -285,7 +286,7 @@ def _require_kept(target: _Target, rank: int, width: int) -> None:
     """Refuse a factor that is too large to stay in memory while the other one is read."""
     if rank * width > MAX_KEPT:
         raise InvalidCheckpoint(
-            f"{target.where}: the factors of {target.name!a}, of rank {rank} over {width} "
+            f"{target.where}: the factors of {quote(target.name)}, of rank {rank} over {width} "
             f"columns, are beyond the {MAX_KEPT} entries that are kept: give the merged model"
         )
 
@@ -293,7 +294,7 @@ def _require_kept(target: _Target, rank: int, width: int) -> None:
 def _no_factor(where: str, name: str) -> InvalidCheckpoint:
     why = reason_against(name)
     return InvalidCheckpoint(
-        f"{where}: tensor {name[:100]!a} is not a factor lora_A or lora_B"
+        f"{where}: tensor {quote(name)} is not a factor lora_A or lora_B"
         f"{f', {why}' if why else ''}: merge the adapter into its base (merge_and_unload) and give "
         f"the merged model with its base"
     )

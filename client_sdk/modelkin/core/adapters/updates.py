@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.adapters.names import Algorithm
+from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
 __all__ = [
@@ -135,7 +136,7 @@ class StoredScale:
         alpha = float(self.alpha.part(one, one).reshape(-1)[0])
         if not isfinite(alpha) or not 0 < abs(alpha) <= MAX_SCALE:
             raise InvalidCheckpoint(
-                f"the alpha of {name!a} is {alpha}: an alpha is a number other than 0; the "
+                f"the alpha of {quote(name)} is {alpha}: an alpha is a number other than 0; the "
                 f"adapter is damaged, save it again"
             )
         return alpha / self.rank
@@ -221,7 +222,7 @@ def finite_magnitudes(values: Matrix, name: str) -> npt.NDArray[np.float32]:
         magnitudes: Matrix = np.abs(values, out=values).astype(np.float32).reshape(-1)
     if not np.isfinite(magnitudes.max()):
         raise InvalidCheckpoint(
-            f"the factors of {name!a} give a difference that is infinite or NaN as "
+            f"the factors of {quote(name)} give a difference that is infinite or NaN as "
             f"float32: the adapter is damaged, or its training has diverged"
         )
     return magnitudes
