@@ -33,7 +33,10 @@ from app.models.catalog.endpoints.line_fields import read_fields
 from modelkin import Subspace, Support, wire
 from modelkin.checkpoints.gguf.header import parse_gguf_header
 from modelkin.checkpoints.gguf.opening import tensors_of
+from modelkin.checkpoints.indexes import owners_of, parse_index, parse_pipeline
+from modelkin.checkpoints.repository import choose, components
 from modelkin.core.adapters.config import AdapterConfig
+from modelkin.core.file_formats import describe_beginning
 from modelkin.core.octaves import last_octave, octave_sizes
 from modelkin.core.safetensors_header import parse_header
 from modelkin.errors import ModelkinError
@@ -105,6 +108,15 @@ _LINE: Final = json.dumps(
     }
 ).encode()
 
+_INDEX: Final = json.dumps(
+    {"weight_map": {f"w.{i}": f"model-0000{i % 2 + 1}-of-00002.safetensors" for i in range(4)}}
+).encode()
+_PIPELINE: Final = b'{"_class_name": "P", "unet": ["diffusers", "UNet"], "vae": [null]}'
+_NAMES: Final = (
+    b"m.safetensors.index.json\nm-00001-of-00002.safetensors\nm-00002-of-00002.safetensors",
+    b"model_index.json\nunet/model.fp16.safetensors\nvae/diffusion_pytorch_model.safetensors\nx.bin",
+)
+
 
 def _text(value: object) -> bytes:
     return json.dumps(value).encode()
@@ -147,6 +159,24 @@ def _of_gguf(data: bytes) -> object:
         file.flush()
         tensors, remarks = tensors_of([(Path(file.name), header)])
         return [sum(len(s) for s in t.stretches()) for t in tensors if t.dtype[0] != "I"], remarks
+
+
+def _of_index(data: bytes) -> object:
+    """What an index says, of shards that hold other tensors than it names."""
+    said = parse_index(data, "model.safetensors.index.json")
+    held = {file: [name] for name, file in said.items()}
+    return [owners_of(said, held, whole, "an index") for whole in (True, False)]
+
+
+def _of_names(data: bytes) -> object:
+    """The choice among files, one name a line."""
+    files = data.decode(errors="replace").split("\n")
+    choice = choose(files, "org/a")
+    if choice.kind == "index":
+        return choice.follow(files, "org/a")
+    if choice.kind == "pipeline":
+        return components(choice, ("unet", "vae"), files, "org/a")
+    return choice
 
 
 def _dumped(media_type: str, *supports: Support) -> tuple[bytes, ...]:
@@ -205,6 +235,10 @@ FORMATS: Final = (
     ),
     Format("safetensors", (gene(), gene(0, w=(3,))), partial(_only, _of_safetensors)),
     Format("gguf", tuple(gguf_headers()), partial(_only, _of_gguf)),
+    Format("file-beginning", (b"GGUF", _CONFIG, gene()[:99]), partial(_only, describe_beginning)),
+    Format("shard-index", (_INDEX,), partial(_only, _of_index)),
+    Format("pipeline", (_PIPELINE,), partial(_only, lambda d: parse_pipeline(d, "a pipeline"))),
+    Format("file-names", _NAMES, partial(_only, _of_names)),
     Format("adapter-config", (_CONFIG,), partial(_only, AdapterConfig.from_json)),
     Format("adapter", DESCRIPTIONS, partial(_only, read_described)),
     Format("batch-line", (_LINE,), partial(_only, read_fields)),

@@ -129,7 +129,7 @@ class CheckpointFetcher:
         where = revision_label(revision)
         chosen = choose(revision.files, where)
         if chosen.choice.kind == "pipeline":
-            raise InvalidCheckpoint(f"{where} is a pipeline, which has no weights but components'")
+            raise InvalidCheckpoint(f"{where} is a pipeline: its components alone are models")
         folder = self.directory.folder(name)
         first = folder / PurePosixPath(chosen.first.path).name
         try:

@@ -66,7 +66,7 @@ def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
         InvalidCheckpoint: there is no checkpoint, the choice is ambiguous, or an adapter lacks its
             configuration.
     """
-    by_path = {str(PurePosixPath(file.path)): file for file in files}
+    by_path = {_plain(file.path): file for file in files}
     choice = repository.choose(by_path, where)
     if choice.is_adapter and not any(p.endswith(CONFIG_NAME) for p in choice.beside):
         raise InvalidCheckpoint(
@@ -74,3 +74,8 @@ def choose(files: Sequence[HubFile], where: str) -> CheckpointFiles:
             f"saved with it"
         )
     return CheckpointFiles(choice, by_path)
+
+
+def _plain(path: str) -> str:
+    """A path as the rule writes it, without empty parts and dots."""
+    return str(PurePosixPath(path)) if "//" in path or "./" in path else path

@@ -149,10 +149,12 @@ def _took(job: JobRecord) -> str | None:
 def _results(job: JobRecord) -> list[tuple[str, str]]:
     """The pages of the job's results and subjects: text and path."""
     result = job.result or {}
-    space, model = result.get("space") or job.space, result.get("model")
+    space = result.get("space") or job.space
     found: list[tuple[str, str]] = []
-    if space and model and result.get("outcome") in {"stored", "unchanged"}:
-        found.append((f"Model {model}", f"/spaces/{quote(space)}/models/{quote_model(model)}"))
+    for each in (result.get("components") or {"": result}).values():
+        place, model = each.get("space") or job.space, each.get("model")
+        if place and model and each.get("outcome") in {"stored", "unchanged"}:
+            found.append((f"Model {model}", f"/spaces/{quote(place)}/models/{quote_model(model)}"))
     if space and (made := result.get("clustering")):
         found.append(("The clustering", f"/spaces/{quote(space)}/clusterings/{quote(made)}"))
     if space and result.get("map"):

@@ -59,7 +59,7 @@ class Candidate:
 
 def is_index(name: str) -> bool:
     """Whether a file's name is that of an index of safetensors shards."""
-    return _INDEX.fullmatch(name) is not None
+    return name.endswith(".json") and _INDEX.fullmatch(name) is not None
 
 
 def is_weights(name: str) -> bool:
@@ -97,7 +97,7 @@ def candidates(names: Iterable[str]) -> dict[str, Candidate]:
     for name in sorted(names):
         if not is_weights(name):
             continue
-        if index := _INDEX.fullmatch(name):
+        if is_index(name) and (index := _INDEX.fullmatch(name)):
             found.setdefault(index[1] + index[2], Candidate()).index = name
         elif shard := shard_of(name):
             candidate = found.setdefault(shard.checkpoint, Candidate())

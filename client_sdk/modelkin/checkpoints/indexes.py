@@ -14,7 +14,7 @@ from modelkin.core.file_formats import BEGINNING_BYTES, describe_beginning
 from modelkin.core.foreign_json import decode_json, has_control_character
 from modelkin.core.quoting import quote
 
-__all__ = ["owners_of", "read_index", "read_pipeline"]
+__all__ = ["owners_of", "parse_index", "parse_pipeline", "read_index", "read_pipeline"]
 
 _MAX_PIPELINE_BYTES: Final = 1 << 20
 """The largest list of a pipeline's components: it has a few lines for each."""
@@ -33,25 +33,29 @@ def read_index(index: Path, limits: CheckpointLimits | None = None) -> dict[str,
         InvalidCheckpoint: not an index of safetensors shards, or longer than allowed.
     """
     max_bytes = MAX_HEADER_BYTES if limits is None else limits.header
-    text = _read(index, max_bytes)
+    return parse_index(_read(index, max_bytes), index.name)
+
+
+def parse_index(text: bytes, where: str) -> dict[str, str]:
+    """The same of the text of an index; ``where`` is its name in errors."""
     try:
         weight_map = decode_json(text, _Index).weight_map
     except msgspec.ValidationError:
         raise bad_checkpoint(
-            index.name, "it has no weight_map of texts: it is not an index of shards"
+            where, "it has no weight_map of texts: it is not an index of shards"
         ) from None
     except ValueError as error:
-        raise bad_checkpoint(index.name, _no_json(text, error)) from None
+        raise bad_checkpoint(where, _no_json(text, error)) from None
     if not weight_map:
-        raise bad_checkpoint(index.name, "it has no weight_map: it is not an index of shards")
+        raise bad_checkpoint(where, "it has no weight_map: it is not an index of shards")
     for name, file in weight_map.items():
         if Path(file).name != file or not file.endswith(SUFFIX):
             raise bad_checkpoint(
-                index.name, f"it names {quote(file)}, which is not a {SUFFIX} file beside it"
+                where, f"it names {quote(file)}, which is not a {SUFFIX} file beside it"
             )
         if has_control_character(name) or has_control_character(file):
             raise bad_checkpoint(
-                index.name,
+                where,
                 f"the name of tensor {quote(name)}, or of its shard {quote(file)}, has a control "
                 f"character",
             )
@@ -64,11 +68,15 @@ def read_pipeline(path: Path) -> frozenset[str]:
     Raises:
         InvalidCheckpoint: it is not JSON of a pipeline.
     """
-    text = _read(path, _MAX_PIPELINE_BYTES)
+    return parse_pipeline(_read(path, _MAX_PIPELINE_BYTES), path.name)
+
+
+def parse_pipeline(text: bytes, where: str) -> frozenset[str]:
+    """The same of the text of a ``model_index.json``; ``where`` is its name in errors."""
     try:
         listed = decode_json(text, dict[str, object])
     except ValueError as error:
-        raise bad_checkpoint(path.name, _no_json(text, error)) from None
+        raise bad_checkpoint(where, _no_json(text, error)) from None
     return frozenset(name for name, entry in listed.items() if _is_component(entry))
 
 

@@ -120,12 +120,13 @@ class Choice:
             return Shards(_paths(path.parent, wanted), is_whole(wanted))
         own = next(c for c in candidates(self.names).values() if c.index == path.name)
         begun = self.names.intersection(wanted)
-        if len(own.whole_sets) != 1 or not begun.issubset(own.whole_sets[0]):
+        sets = own.whole_sets
+        if len(sets) != 1 or not begun.issubset(sets[0]):
             raise InvalidCheckpoint(
                 f"{where} lacks {len(missing)} of {len(wanted)} shards that {quote(self.first)} "
                 f"names: {_join(missing)}: its upload is not complete, or the index is an old one"
             )
-        [found] = own.whole_sets
+        [found] = sets
         note = (
             f"{quote(self.first)} names {len(missing)} files that are not there, such as "
             f"{quote(missing[0])}: the {len(found)} shards beside it are read, which are complete"
@@ -229,24 +230,27 @@ def _gguf_choice(files: Sequence[str], where: str) -> Choice:
 
 def _folders(files: Sequence[str], where: str) -> dict[PurePosixPath, list[str]]:
     """The names of weights by their folders."""
-    folders: dict[PurePosixPath, list[str]] = {}
+    named: dict[str, list[str]] = {}
     for file in files:
-        path = PurePosixPath(file)
-        if not is_weights(path.name):
+        parent, _, name = file.rpartition("/")
+        if not is_weights(name):
             continue
-        if len(path.name.encode()) > _MAX_NAME_BYTES:
+        if len(name.encode()) > _MAX_NAME_BYTES:
             raise InvalidCheckpoint(
-                f"{where} holds {path.name[:50]!a}..., whose name has more than {_MAX_NAME_BYTES} "
+                f"{where} holds {name[:50]!a}..., whose name has more than {_MAX_NAME_BYTES} "
                 f"bytes: no file can have it here"
             )
-        folders.setdefault(path.parent, []).append(path.name)
+        named.setdefault(parent, []).append(name)
+    folders: dict[PurePosixPath, list[str]] = {}
+    for parent, names in named.items():
+        folders.setdefault(PurePosixPath(parent), []).extend(names)
     return folders
 
 
 def _pipeline(files: Sequence[str], folders: Collection[PurePosixPath]) -> PurePosixPath | None:
     """The folder nearest to the top with a pipeline whose components have weights."""
     parents = {folder.parent for folder in folders if folder.parts}
-    found = [path.parent for path in map(PurePosixPath, files) if path.name == PIPELINE]
+    found = [PurePosixPath(file).parent for file in files if file.rpartition("/")[2] == PIPELINE]
     pipelines = sorted(set(found) & parents, key=lambda folder: (len(folder.parts), folder))
     return pipelines[0] if pipelines else None
 
@@ -276,8 +280,8 @@ def _in_folder(
         return replace(choice, first=str(folder / chosen.file), notes=notes if others else ())
     if chosen.index is not None:
         return replace(choice, kind="index", first=str(folder / chosen.index))
-    if len(chosen.whole_sets) == 1:
-        shards = _paths(folder, chosen.whole_sets[0])
+    if len(sets := chosen.whole_sets) == 1:
+        shards = _paths(folder, sets[0])
         if len(shards) == 1:
             return replace(choice, first=shards[0])
         return replace(choice, kind="shards", first=shards[0], shards=shards)
@@ -322,7 +326,8 @@ def _unread(files: Sequence[str]) -> str:
 
 
 def _paths(folder: PurePosixPath, names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(str(folder / name) for name in names)
+    before = f"{folder}/" if folder.parts else ""
+    return tuple(before + name for name in names)
 
 
 def _join(names: Sequence[str]) -> str:

@@ -111,6 +111,32 @@ def test_an_index_of_other_weights(tmp_path: Path) -> None:
         open_checkpoint(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("index", "shard"),
+    [
+        ("diffusion_pytorch_model.safetensors.index.fp16.json", "{}.fp16-0000{}-of-00003"),
+        ("diffusion_pytorch_model.fp16.safetensors.index.json", "{}.fp16-0000{}-of-00003"),
+        ("diffusion_pytorch_model.safetensors.index.fp16.json", "{}-0000{}-of-00003.fp16"),
+    ],
+)
+def test_shards_of_a_variant(tmp_path: Path, index: str, shard: str) -> None:
+    """The folder and the index of diffusers' variants are read; a shard names the index there."""
+    folder = save_sharded(tmp_path / "v", random_tensors())
+    text = (folder / INDEX).read_text()
+    for number in (1, 2, 3):
+        old = f"model-0000{number}-of-00003.safetensors"
+        new = shard.format("diffusion_pytorch_model", number) + ".safetensors"
+        (folder / old).rename(folder / new)
+        text = text.replace(old, new)
+    (folder / INDEX).unlink()
+    (folder / index).write_text(text)
+    for given in (folder, folder / index):
+        assert same(open_checkpoint(given), random_tensors(), tmp_path)
+    with pytest.raises(InvalidCheckpoint) as caught:
+        open_checkpoint(folder / new)
+    assert f"it is one of 3 shards: give their folder, or {index}" in str(caught.value)
+
+
 def test_a_single_file_goes_first(folder: Path, tmp_path: Path) -> None:
     """A folder with one file and shards is the one file, as it is for transformers and a hub."""
     save(folder / "model.safetensors", random_tensors(1))

@@ -14,15 +14,17 @@ from torch import nn
 
 from modelkin import Blinding, Client, Support, select_support
 from modelkin.checkpoints import open_checkpoint
+from modelkin.cli import main
 from modelkin.client._protocol.uploads.tensor_order import LayoutCache
 from modelkin.client._sync.resources.spaces import Spaces
 from modelkin.core.importance import Importance
+from modelkin.core.selection import rule
 from modelkin.core.tensor_order import TensorOrder
 from modelkin.errors import PermissionDeniedError
 from modelkin.torch import delta_importance, layout_of, weight_importance, weights_digest
 from modelkin.types.spaces import SpaceInfo
 from tests.sdk.cli.conftest import Run
-from tests.sdk.cli.files import save
+from tests.sdk.cli.files import random_tensors, save, save_sharded
 from tests.support.servers.server_process import Server
 
 
@@ -89,6 +91,28 @@ def test_one_network_through_torch_and_a_file_is_itself(
     assert {"file": 1.0, "torch": 1.0, "importance": 1.0} == found
     m = layout_of(MODEL).num_parameters
     assert m // 20 == client.models.get(space, "file").support_size
+
+
+@pytest.mark.parametrize("most", [None, 30])
+def test_a_push_has_the_support_of_the_file(
+    push: Run,
+    client: Client,
+    space: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int | None,
+) -> None:
+    """``push`` and ``support`` select the same of a folder of shards, as a source does; also where
+    5% would be more than a support has by default.
+    """
+    if most is not None:
+        monkeypatch.setattr(rule, "MAX_DEFAULT_K", most)
+    save_sharded(tmp_path / "shards", random_tensors())
+    assert 0 == push("push", "shards", "--model", "m", "--create").returncode
+    assert 0 == main(("support", "shards", "-o", "m.mksp"))
+    expected = Support.load("m.mksp")
+    stored = client.models.get(space, "m")
+    assert (expected.digest, most or 65) == (stored.digest, stored.support_size)
 
 
 def test_create_states_the_kind_and_what_is_left_out(

@@ -34,6 +34,12 @@ def test_no_safetensors(hub: Hub, app: AppHarness) -> None:
         ({"model-00001-of-00002.safetensors": GOOD}, "no model.safetensors.index.json"),
         ({"model.safetensors": b"not safetensors at all"}, "not a safetensors file"),
         ({"model.safetensors": GOOD[:-9]}, "truncated"),
+        (
+            {"model.safetensors": b"version https://git-lfs.github.com/spec/v1\n"},
+            "pointer of Git LFS",
+        ),
+        ({"model.safetensors": b"<!doctype html><title>Sign in"}, "a web page (HTML)"),
+        ({"model-00001-of-000002.safetensors": GOOD}, "its upload is not complete"),
         ({"model.safetensors.index.json": b"{}"}, "no weight_map"),
     ],
 )

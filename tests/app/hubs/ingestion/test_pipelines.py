@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from app.hubs.repositories import source_models
 from tests.app.hubs.conftest import downloads, refused
 from tests.app.hubs.ingestion.test_same_support import digest_by_shell
 from tests.support.app.harness import AppHarness, open_hub_app
@@ -129,6 +130,9 @@ def test_a_base_that_comes_later(hub: Hub, app: AppHarness) -> None:
     assert "is not available" in first["components"]["unet"]["delta"]["reason"]
     hub.push("org/base", pipeline(1))
     app.hubs.sync_model(source, "org/base")
+    with app.database.reading() as session:
+        seen = {model.name: model for model in source_models.seen_models(session, source.id)}
+    assert ("", True) == (seen["org/a"].revision, seen["org/a"].placed)
     result = app.hubs.sync_model(source, "org/a").result or {}
     assert {"unet", "text_encoder", "vae"} == {
         name for name, part in result["components"].items() if "space" in part["delta"]
