@@ -43,6 +43,7 @@ from modelkin.errors import ModelkinError
 from tests.support.models.adapter_files import DESCRIPTIONS, read_described
 from tests.support.models.gguf_files import gguf_headers
 from tests.support.models.learngene_files import gene
+from tests.support.models.quantised_mutants import ORIGINALS, damaged, read_damaged
 
 __all__ = ["FORMATS", "Format", "main", "mutant_of"]
 
@@ -63,12 +64,14 @@ class Format:
         originals: good payloads.
         decode: returns what it reads, and that as it is written again, if it is.
         has_checksum: a CRC-32 is at the end.
+        damage: damages a payload where any bytes would not do.
     """
 
     name: str
     originals: tuple[bytes, ...]
     decode: Callable[[bytes], tuple[object, bytes | None]]
     has_checksum: bool = False
+    damage: Callable[[random.Random, bytes], bytes] | None = None
 
 
 def _support(step: int, m: int = _M) -> Support:
@@ -242,6 +245,7 @@ FORMATS: Final = (
     Format("adapter-config", (_CONFIG,), partial(_only, AdapterConfig.from_json)),
     Format("adapter", DESCRIPTIONS, partial(_only, read_described)),
     Format("batch-line", (_LINE,), partial(_only, read_fields)),
+    Format("quantised", ORIGINALS, partial(_only, read_damaged), damage=damaged),
 )
 
 
@@ -337,7 +341,10 @@ def run(count: int, seed: int, formats: Sequence[Format] = FORMATS) -> Tally:
         for number in range(min(_BLOCK, count - block * _BLOCK)):
             kind = formats[number % len(formats)]
             original = draw.choice(kind.originals)
-            mutant = mutant_of(draw, original, has_checksum=kind.has_checksum)
+            if kind.damage is None:
+                mutant = mutant_of(draw, original, has_checksum=kind.has_checksum)
+            else:
+                mutant = kind.damage(draw, original)
             try:
                 tally.feed(kind, mutant)
             except BaseException:
@@ -346,10 +353,10 @@ def run(count: int, seed: int, formats: Sequence[Format] = FORMATS) -> Tally:
     return tally
 
 
-def bound_memory() -> None:
+def bound_memory(room: int) -> None:
     """Let this process have little more address space than it has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * resource.getpagesize() + _ROOM
+    most = pages * resource.getpagesize() + room
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
@@ -359,12 +366,13 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=1906)
     parser.add_argument("--format", choices=[kind.name for kind in FORMATS], help="only these")
+    parser.add_argument("--room", type=int, default=_ROOM, help="bytes of memory for decoding")
     asked = parser.parse_args()
     formats = [kind for kind in FORMATS if asked.format in (None, kind.name)]
     for kind in formats:  # what a first call compiles and imports does not count as a mutant's
         for original in kind.originals:
             kind.decode(original)
-    bound_memory()
+    bound_memory(asked.room)
     warnings.simplefilter("error")
     began = time.perf_counter()
     try:

@@ -28,6 +28,10 @@ STRETCH_SIZE: Final = 1 << 18
 """Values read at a time: few enough for the conversions to stay in the cache."""
 
 
+_MOST_READ_WHOLE: Final = 8 << 20
+"""Bytes of rows that are read whole where some columns are wanted: one read for many."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
     """A tensor in a file: ``size`` elements from byte ``begin`` on."""
@@ -93,16 +97,17 @@ class StoredTensor:
 
         Raises: as :meth:`stretches`.
         """
-        height, length = rows.stop - rows.start, (columns.stop - columns.start) * self.itemsize
-        raw = np.empty((height, length), np.uint8)
-        pieces = raw.reshape(1, -1) if length == width * self.itemsize else raw
-        at = self.begin + (first + rows.start * width + columns.start) * self.itemsize
+        height, pitch = rows.stop - rows.start, width * self.itemsize
+        left, right = columns.start * self.itemsize, columns.stop * self.itemsize
+        whole = right - left == pitch or 1 < height * pitch <= _MOST_READ_WHOLE
+        raw = np.empty((height, pitch if whole else right - left), np.uint8)
+        at = self.begin + first * self.itemsize + rows.start * pitch + (0 if whole else left)
         with FileIO(self.path) as file:
-            for piece in pieces:
+            for piece in raw.reshape(1, -1) if whole else raw:
                 file.seek(at)
                 self._read(file, piece.data)
-                at += width * self.itemsize
-        return raw
+                at += pitch
+        return np.ascontiguousarray(raw[:, left:right]) if whole else raw
 
     def piece(self, name: str, offset: int, shape: tuple[int, ...]) -> StoredTensor:
         """Consecutive elements of this tensor, as one of another name and shape.

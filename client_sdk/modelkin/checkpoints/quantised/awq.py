@@ -17,6 +17,7 @@ from modelkin.checkpoints.quantised.shapes import block_size, require, require_f
 from modelkin.checkpoints.quantised.statement import Statement
 from modelkin.checkpoints.quantised.tensor import MAX_TURNED_WIDTH, QuantisedTensor
 from modelkin.checkpoints.tensors import StoredTensor
+from modelkin.core.quoting import quote
 
 __all__ = ["find"]
 
@@ -50,9 +51,10 @@ def _tensor(
     require_floats(scales, (2,))
     method, version = statement.method, statement.text("version")
     if method not in _METHODS:
-        raise refuse(codes, f"it is packed as AWQ packs, and {statement.file} says {method}")
+        raise refuse(codes, f"it is packed as AWQ packs, and {statement.file} says {quote(method)}")
     if version not in _VERSIONS or statement.text("backend") == "llm-awq":
-        raise refuse(codes, f"it is packed by AWQ's {version or 'llm-awq'}, and gemm alone is read")
+        form = quote(version or "llm-awq")
+        raise refuse(codes, f"it is packed by AWQ's {form}, and gemm alone is read")
     (inputs, words), (count, outputs) = codes.shape, scales.shape
     size = block_size(inputs, count, statement.count("group_size"))
     if words * _IN_A_WORD != outputs or zeros.shape != (count, words) or size is None:
@@ -60,10 +62,11 @@ def _tensor(
     if inputs > MAX_TURNED_WIDTH:
         raise refuse(codes, f"it packs {inputs} inputs, at most {MAX_TURNED_WIDTH} are read")
     rows, table = Blocks(size), counting_table(_BITS)
+    packed_zeros = PackedColumns(zeros, 4 * words, _BITS, table, order=_ORDER)
     values = Scaled(
-        PackedColumns(codes, 4 * words, _BITS, table, order=_ORDER),
-        (Grid(Stored(scales, outputs), rows, Blocks(1)),),
-        Grid(PackedColumns(zeros, 4 * words, _BITS, table, order=_ORDER), rows, Blocks(1)),
+        PackedColumns(codes, 4 * words, _BITS, table, order=_ORDER, turned=True),
+        (Grid(Stored(scales, outputs), rows, Blocks(1), turned=True),),
+        Grid(packed_zeros, rows, Blocks(1), turned=True),
     )
     return QuantisedTensor(
         name=name,

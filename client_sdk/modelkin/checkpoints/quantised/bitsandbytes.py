@@ -28,6 +28,7 @@ from modelkin.checkpoints.quantised.shapes import MAX_DIMENSIONS, require, requi
 from modelkin.checkpoints.quantised.tensor import QuantisedTensor
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.foreign_json import decode_json
+from modelkin.core.quoting import quote
 
 __all__ = ["find"]
 
@@ -75,7 +76,7 @@ def _tensor(
     said = _read(state)
     size, packed = prod(said.shape), as_bytes(codes)
     if len(said.shape) > MAX_DIMENSIONS or packed.size != -(-size // 2):
-        raise refuse(state, f"its shape {list(said.shape)} is not that of {codes.size} codes")
+        raise refuse(state, f"its shape is {quote(said.shape)}, which other codes have")
     blocks = -(-size // said.blocksize)
     if absmax.shape != (blocks,):
         raise unfit(absmax, codes)

@@ -26,6 +26,7 @@ from modelkin.checkpoints.quantised.shapes import MAX_DIMENSIONS, grid_over, req
 from modelkin.checkpoints.quantised.statement import Statement
 from modelkin.checkpoints.quantised.tensor import QuantisedTensor
 from modelkin.checkpoints.tensors import StoredTensor
+from modelkin.core.quoting import quote
 
 __all__ = ["find"]
 
@@ -79,7 +80,7 @@ def _shape(stated: StoredTensor, codes: StoredTensor) -> tuple[int, ...]:
     kind = "<i8" if stated.dtype == "I64" else "<i4"
     shape = tuple(int(each) for each in stated.raw(0, stated.size).view(kind))
     if min(shape) < 1 or shape[:-1] != codes.shape[:-1]:
-        raise refuse(stated, f"it says {list(shape)}, and the codes are {list(codes.shape)}")
+        raise refuse(stated, f"it says {quote(shape)}, which other codes have")
     return shape
 
 

@@ -10,6 +10,7 @@ comes first.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Final
@@ -139,6 +140,8 @@ def _of_blocks(name: str, codes: StoredTensor, scales: StoredTensor) -> Quantise
         path=codes.path,
         begin=codes.begin,
         width=outputs,
-        values=Scaled(PackedColumns(codes, inputs // 2, 4, E2M1), (grid,)),
+        values=Scaled(
+            PackedColumns(codes, inputs // 2, 4, E2M1, turned=True), (replace(grid, turned=True),)
+        ),
         turned=True,
     )

@@ -23,6 +23,7 @@ from modelkin.checkpoints.quantised.shapes import block_size, require, require_f
 from modelkin.checkpoints.quantised.statement import Statement
 from modelkin.checkpoints.quantised.tensor import MAX_TURNED_WIDTH, QuantisedTensor
 from modelkin.checkpoints.tensors import StoredTensor
+from modelkin.core.quoting import quote
 
 __all__ = ["find"]
 
@@ -64,7 +65,7 @@ def _tensor(
     if groups is not None and groups.size:
         require(groups, ("I32",), (1,))
         inputs = groups.size
-    if not inputs or not outputs or -(-inputs * bits // 32) != codes.shape[0]:
+    if not 0 < count <= inputs or not outputs or -(-inputs * bits // 32) != codes.shape[0]:
         raise unfit(groups or codes, codes)
     if inputs > MAX_TURNED_WIDTH:
         raise refuse(codes, f"it packs {inputs} inputs, at most {MAX_TURNED_WIDTH} are read")
@@ -88,12 +89,12 @@ def _tensor(
         table = counting_table(bits)
         of_zeros = counting_table(bits, plus=plus)
         packed = PackedColumns(zeros, 4 * zeros.shape[1], bits, of_zeros, planes=planes)
-        zero = Grid(packed, rows, Blocks(1))
+        zero = Grid(packed, rows, Blocks(1), turned=True)
     natural = statement.model_type in _CONV1D or stem.rpartition(".")[2] in _EMBEDDINGS
     shape = (inputs, outputs) if natural else (outputs, inputs)
     values = Scaled(
         PackedRows(codes, outputs, bits, table, planes=planes),
-        (Grid(Stored(scales, outputs), rows, Blocks(1)),),
+        (Grid(Stored(scales, outputs), rows, Blocks(1), turned=True),),
         zero,
     )
     return QuantisedTensor(
@@ -113,11 +114,12 @@ def _plus(codes: StoredTensor, statement: Statement) -> int:
     method, form = statement.method, statement.text("checkpoint_format")
     packing = statement.text("packing_format") or statement.text("backend") or ""
     if method not in _METHODS:
-        raise refuse(codes, f"it is packed as GPTQ packs, and {statement.file} says {method}")
+        said = f"{statement.file} says {quote(method)}"
+        raise refuse(codes, f"it is packed as GPTQ packs, and {said}")
     if method not in (None, "gptq") and not packing.startswith(_ROUND_FORMATS):
-        raise refuse(codes, f"it is packed by {method} as {packing or 'itself'}, which is not read")
+        raise refuse(codes, f"{quote(method)} packed it as {quote(packing)}, which is not read")
     if form not in _FORMATS:
-        raise refuse(codes, f"its checkpoint_format is {form}, which is not read")
+        raise refuse(codes, f"its checkpoint_format is {quote(form)}, which is not read")
     return _FORMATS[form]
 
 

@@ -71,11 +71,18 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A grid of scales, or of zeros, over a matrix."""
+    """A grid of scales, or of zeros, over a matrix.
+
+    Attributes:
+        source: its numbers.
+        rows: how the matrix's rows share its own; ``columns`` likewise.
+        turned: whether a column of the matrix lies together in memory, as those of packed rows do.
+    """
 
     source: Matrix
     rows: Axis
     columns: Axis
+    turned: bool = False
 
     def block(self, rows: slice, columns: slice) -> Floats:
         """The numbers for a rectangle, with one row or column where all share one."""
@@ -83,10 +90,13 @@ class Grid:
         first = [int(each.min()) for each in places]
         spans = [slice(at, int(each.max()) + 1) for at, each in zip(first, places, strict=True)]
         found = self.source.block(*spans)
+        if self.turned:
+            found = np.ascontiguousarray(found.T)
         for axis in (1, 0):  # columns first, while there are few rows
-            if found.shape[axis] > 1:
-                found = found.take(places[axis] - first[axis], axis=axis)
-        return found
+            along = 1 - axis if self.turned else axis
+            if found.shape[along] > 1:
+                found = found.take(places[axis] - first[axis], axis=along)
+        return found.T if self.turned else found
 
 
 @dataclass(frozen=True, slots=True)

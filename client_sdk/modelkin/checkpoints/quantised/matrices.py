@@ -185,6 +185,8 @@ class PackedColumns:
         high_first: as for :func:`unpack`.
         planes: whether 32 codes lie in planes, in 32-bit words.
         order: the places of the columns in each group of as many codes.
+        turned: whether a column shall lie together in memory: codes are turned in less time than
+            values.
     """
 
     tensor: StoredTensor
@@ -194,6 +196,7 @@ class PackedColumns:
     high_first: bool = False
     planes: bool = False
     order: tuple[int, ...] | None = None
+    turned: bool = False
 
     def block(self, rows: slice, columns: slice) -> Floats:
         unit = _WORD if self.planes else _GROUP
@@ -208,7 +211,10 @@ class PackedColumns:
         if self.order is not None:
             grouped = codes.reshape(len(codes), -1, len(self.order))
             codes = grouped[:, :, self.order].reshape(codes.shape)
-        return self.table.take(codes[:, columns.start - first * unit : columns.stop - first * unit])
+        codes = codes[:, columns.start - first * unit : columns.stop - first * unit]
+        if not self.turned:
+            return self.table.take(codes)
+        return self.table.take(np.ascontiguousarray(codes.T)).T
 
 
 @dataclass(frozen=True, slots=True)

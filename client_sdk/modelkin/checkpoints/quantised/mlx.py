@@ -30,6 +30,7 @@ from modelkin.checkpoints.quantised.shapes import MAX_DIMENSIONS, require, unfit
 from modelkin.checkpoints.quantised.statement import Statement, count_in
 from modelkin.checkpoints.quantised.tensor import QuantisedTensor
 from modelkin.checkpoints.tensors import StoredTensor
+from modelkin.core.quoting import quote
 
 __all__ = ["find"]
 
@@ -77,7 +78,7 @@ def _tensor(
     mode = fields.get("mode", "affine")
     known = _MODES.get(mode) if isinstance(mode, str) else None
     if known is None and (mode != "affine" or biases is None):
-        raise refuse(codes, f"MLX's mode {mode!a:.40} with these tensors is not read")
+        raise refuse(codes, f"MLX's mode {quote(mode)} with these tensors is not read")
     bits, group = count_in(fields, "bits"), count_in(fields, "group_size")
     if known is not None:
         bits, group = bits or known.bits, group or known.group

@@ -34,8 +34,7 @@ def require(tensor: StoredTensor, dtypes: Iterable[str], dimensions: Iterable[in
     if tensor.dtype not in dtypes or len(tensor.shape) not in dimensions:
         raise refuse(
             tensor,
-            f"it is {tensor.dtype} of shape {list(tensor.shape)}, which it is nowhere with this "
-            f"name",
+            f"it is {tensor.dtype} of shape {quote(tensor.shape)}, and has another with this name",
             _DAMAGED,
         )
 
@@ -49,8 +48,8 @@ def unfit(tensor: StoredTensor, other: StoredTensor) -> InvalidCheckpoint:
     """The error that two parts do not fit."""
     return refuse(
         tensor,
-        f"its shape {list(tensor.shape)} does not fit that of {quote(other.name)}, "
-        f"{list(other.shape)}",
+        f"its shape {quote(list(tensor.shape))} does not fit that of {quote(other.name)}, "
+        f"{quote(list(other.shape))}",
         _DAMAGED,
     )
 

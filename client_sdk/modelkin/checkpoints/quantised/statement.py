@@ -55,13 +55,7 @@ class Statement:
     @property
     def method(self) -> str | None:
         """The method, in small letters, such as ``gptq``."""
-        for name in ("quant_method", "quant_library"):
-            if (text := self.text(name)) is not None:
-                return text
-        producer = self.fields.get("producer")
-        if isinstance(producer, Mapping) and isinstance(producer.get("name"), str):
-            return str(producer["name"]).lower()
-        return None
+        return self.text("quant_method")
 
     def text(self, name: str) -> str | None:
         """A text that it says, in small letters."""

@@ -15,8 +15,9 @@ __all__ = ["MAX_TURNED_WIDTH", "QuantisedTensor"]
 
 MAX_TURNED_WIDTH: Final = 1 << 18
 """The most columns of a tensor that is stored transposed: a row of it is read at once."""
-_TURNED_STRETCHES: Final = 4
-"""A stored row is read in pieces, which are longer the more rows are computed at a time."""
+_TURNED_ROWS: Final = 256
+"""Rows to compute at a time where columns are stored: their pieces are as long, and as few."""
+_MAX_STRETCHES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,9 @@ class QuantisedTensor(ComputedTensor):
 
     @property
     def step(self) -> int:
-        return STRETCH_SIZE * (_TURNED_STRETCHES if self.turned else 1)
+        if not self.turned:
+            return STRETCH_SIZE
+        return STRETCH_SIZE * min(_MAX_STRETCHES, 1 + _TURNED_ROWS * self.width // STRETCH_SIZE)
 
     def part(self, begin: int, end: int) -> Floats:
         """The values of elements ``begin`` to ``end``.
@@ -44,9 +47,12 @@ class QuantisedTensor(ComputedTensor):
             InvalidCheckpoint: a file ends early, or a part of the tensor is damaged.
             OSError: a file cannot be read.
         """
+        whole = self._rows(begin, end) if begin < end else np.empty(0, np.float32)
+        if whole.size == end - begin:
+            return whole.reshape(-1)
         values, at = np.empty(end - begin, np.float32), begin
         while at < end:
-            block = self._rows(at, end)
+            block = self._rows(at, end) if at > begin else whole
             values[at - begin : at - begin + block.size] = block.reshape(-1)
             at += block.size
         return values

@@ -5,7 +5,6 @@ Each is refused by its name. What nothing names is left to the caller.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -15,6 +14,7 @@ from modelkin.checkpoints.quantised.matrices import INTEGERS
 from modelkin.checkpoints.quantised.tensor import QuantisedTensor
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.foreign_json import decode_json
+from modelkin.core.quoting import quote
 
 __all__ = ["find", "find_comfy"]
 
@@ -101,10 +101,10 @@ def _scheme(
     module, _, last = name.rpartition(".")
     scale = scales.get(module) if last.startswith("weight") else None
     if scale is not None and scale.size * _LEAST_A_SCALE <= tensor.size:
-        return f"a scheme whose scales are called {json.dumps(scale.name.rpartition('.')[2])[:60]}"
+        return f"a scheme whose scales are called {quote(scale.name.rpartition('.')[2])}"
     method = contents.statement.method
     if tensor.dtype in _SHORT and method is not None and method not in _READ:
-        return f"{json.dumps(method)[:60]}, as {contents.statement.file} says"
+        return f"{quote(method)}, as {contents.statement.file} says"
     return None
 
 
@@ -116,7 +116,7 @@ def _of_comfy(said: StoredTensor) -> str | None:
     form = fields.get("format")
     if form in _COMFY and not fields.keys() - _COMFY_FIELDS:
         return None
-    return f"ComfyUI as {json.dumps(form)[:40]}, with scales in the order of its kernels"
+    return f"ComfyUI as {quote(form)}, with scales in the order of its kernels"
 
 
 def _refusal(tensor: StoredTensor, what: str) -> Callable[[], QuantisedTensor]:

@@ -71,7 +71,7 @@ def test_scales_by_any_name(tmp_path: Path, name: str) -> None:
 def test_scales_by_an_unknown_name(tmp_path: Path, name: str) -> None:
     """A small tensor of floats in the module that is called some scale is not passed over."""
     tensors = {"blk.weight": matrix(1).to(E4M3), f"blk.{name}": torch.ones(64)}
-    assert f'whose scales are called "{name}"' in refusal(tmp_path, tensors)
+    assert f"whose scales are called {name!r}" in refusal(tmp_path, tensors)
 
 
 def test_plain_casts(tmp_path: Path) -> None:
@@ -176,23 +176,23 @@ REFUSED: dict[str, tuple[Tensors, dict[str, Any]]] = {
         {"m.weight": ints(8, 16, dtype=torch.int8), "m.pre_quant_scale": torch.ones(16)},
         {},
     ),
-    '"bitnet"': (
+    "'bitnet', as config.json says": (
         {"m.weight": ints(16, 64, dtype=torch.uint8), "n.w": torch.ones(999)},
         {"config": {"quantization_config": {"quant_method": "bitnet"}}},
     ),
-    "AWQ's gemv": (
+    "AWQ's 'gemv'": (
         quantised({"m.weight": matrix(1).numpy()}, "AWQ")[0],
         {"config": {"quantization_config": {"quant_method": "awq", "version": "gemv"}}},
     ),
-    "checkpoint_format is marlin": (
+    "checkpoint_format is 'marlin'": (
         quantised({"m.weight": matrix(1).numpy()}, "GPTQ, 4 bits")[0],
         {"quantize_config": {"checkpoint_format": "marlin"}},
     ),
-    "packed as GPTQ packs, and config.json says awq": (
+    "packed as GPTQ packs, and config.json says 'awq'": (
         quantised({"m.weight": matrix(1).numpy()}, "GPTQ, 4 bits")[0],
         {"config": {"quantization_config": {"quant_method": "awq"}}},
     ),
-    'ComfyUI as "nvfp4"': (
+    "ComfyUI as 'nvfp4'": (
         quantised({"m.weight": matrix(1).numpy()}, "NVFP4")[0]
         | {"m.comfy_quant": torch.tensor(list(b'{"format": "nvfp4"}'), dtype=torch.uint8)},
         {},
