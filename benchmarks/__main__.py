@@ -41,6 +41,7 @@ from benchmarks.subjects import (
     chance,
     clusterings,
     donors,
+    gguf_files,
     overlaps,
     quantised,
     retrieval,
@@ -72,6 +73,7 @@ SUBJECTS: dict[str, Subject] = {
     for name, module in {
         "signature": signature,
         "selection": selection,
+        "gguf": gguf_files,
         "wire": wire,
         "retrieval": retrieval,
         "scale": scale,

@@ -15,6 +15,8 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
+from tests.support.models.k_quants import q4_k, q6_k
+
 __all__ = [
     "LLAMA_SHAPES",
     "as_llama_cpp",
@@ -22,12 +24,16 @@ __all__ = [
     "interleaved",
     "llama",
     "llama_metadata",
+    "quantised",
     "split_name",
+    "write_blocks",
     "write_gguf",
 ]
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 
+_BLOCKS = {"Q4_K": q4_k, "Q6_K": q6_k}
+"""The types that the package reads and does not write."""
 HEADS, KEY_HEADS, WIDTH, HIDDEN, VOCABULARY = 4, 2, 256, 512, 96
 LLAMA_SHAPES: dict[str, tuple[int, ...]] = {
     "model.embed_tokens.weight": (VOCABULARY, WIDTH),
@@ -119,17 +125,37 @@ def write_gguf(
     for name, values in tensors.items():
         asked = kind(name, values) if callable(kind) else kind
         stored = asked if values.ndim > 1 or callable(kind) else "F32"
-        numbered = gguf.GGMLQuantizationType[stored]
-        if stored.startswith("I"):
+        if stored in {"I8", "I16", "I32", "I64"}:
             writer.add_tensor(name, values)
         else:
-            quantised = gguf.quantize(np.ascontiguousarray(values, np.float32), numbered)
-            writer.add_tensor(name, quantised, raw_dtype=numbered)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+            numbered = gguf.GGMLQuantizationType[stored]
+            writer.add_tensor(name, quantised(values, stored), raw_dtype=numbered)
+    _finish(writer)
     return split_name(path, 1, -(-len(tensors) // tensors_a_split)) if tensors_a_split else path
+
+
+def quantised(values: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
+    """A matrix as GGUF stores it in a type."""
+    whole = np.ascontiguousarray(values, np.float32)
+    if kind in _BLOCKS:
+        return _BLOCKS[kind](whole).reshape(*whole.shape[:-1], -1)
+    return np.asarray(gguf.quantize(whole, gguf.GGMLQuantizationType[kind]))
+
+
+def write_blocks(
+    path: Path,
+    rows: npt.NDArray[np.uint8],
+    kind: str,
+    name: str = "w.weight",
+    architecture: str = "other",
+) -> Path:
+    """Write a matrix of any type from the bytes of its rows."""
+    writer = gguf.GGUFWriter(path, architecture)
+    for key, value in llama_metadata(architecture).items():
+        _add(writer, key, value)
+    writer.add_tensor(name, rows, raw_dtype=gguf.GGMLQuantizationType[kind])
+    _finish(writer)
+    return path
 
 
 def gguf_headers() -> list[bytes]:
@@ -155,6 +181,13 @@ def gguf_headers() -> list[bytes]:
 def split_name(path: Path, number: int, total: int) -> Path:
     """The name of a part of a split file."""
     return path.with_name(f"{path.stem}-{number:05d}-of-{total:05d}.gguf")
+
+
+def _finish(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
 
 
 def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:

@@ -18,6 +18,7 @@ from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
 from modelkin.checkpoints.gguf.types import QuantType, quant_type
 from modelkin.checkpoints.header import CheckpointLimits, bad_checkpoint
+from modelkin.core.file_formats import BEGINNING_BYTES, describe_beginning
 from modelkin.core.foreign_json import has_control_character
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
@@ -169,8 +170,12 @@ class _Reader:
 
     def _beginning(self, most_tensors: int) -> tuple[int, int]:
         """The numbers of tensors and keys."""
-        if self._take(min(4, self._size)) != MAGIC or self._size < _SMALLEST:
-            raise self._bad(f"it has {self._size} bytes and is not a GGUF file")
+        beginning = self._file.read(BEGINNING_BYTES)
+        self._file.seek(0)
+        if not beginning.startswith(MAGIC) or self._size < _SMALLEST:
+            told = None if beginning.startswith(MAGIC) else describe_beginning(beginning)
+            raise self._bad(told or f"it has {self._size} bytes and is not a GGUF file")
+        self._take(len(MAGIC))
         version = self._number("I")
         if version & 0xFFFF == 0 and version:
             raise self._bad(
@@ -258,14 +263,15 @@ class _Reader:
         self, infos: Iterable[tuple[str, QuantType, tuple[int, ...], int]], alignment: int
     ) -> tuple[GgufEntry, ...]:
         """The tensors in the order of their bytes, which follow each other without gaps."""
-        start = -(-self._at // alignment) * alignment
+        after = self._at
+        start = -(-after // alignment) * alignment
         entries = [
             GgufEntry(name, kind, shape, start + offset, start + offset + kind.size_of(shape))
             for name, kind, shape, offset in infos
         ]
         entries.sort(key=attrgetter("begin", "end"))
         names: set[str] = set()
-        at, last, end = start, "the header", start
+        at, last, end = start, "the header", after
         for entry in entries:
             if entry.name in names:
                 raise self._bad(f"it has tensor {quote(entry.name)} twice")

@@ -83,6 +83,8 @@ def tensors_of(
     """The tensors that headers declare, and remarks; see :func:`read_gguf`."""
     _check_splits(files)
     model = _model_of(files[0][1], files[0][0].name)
+    if not any(header.tensors for _, header in files):
+        raise bad_checkpoint(model.where, "it has no tensor, as a file of a vocabulary alone has")
     most = _MAX_TENSORS if limits is None else min(limits.tensors, _MAX_TENSORS)
     found: dict[str, StoredTensor] = {}
     kept: list[str] = []

@@ -89,7 +89,10 @@ def test_a_header_is_read() -> None:
 
 BAD = {
     "empty": (b"", "is not a GGUF file"),
-    "no magic": (b"GGML" + bytes(40), "is not a GGUF file"),
+    "no magic": (bytes(range(9, 99)), "is not a GGUF file"),
+    "GGML": (b"tjgg" + bytes(40), "it is a GGML file, which GGUF has replaced"),
+    "a pointer": (b"version https://git-lfs.github.com/spec/v1\n", "it is a pointer of Git LFS"),
+    "a page": (b"<!DOCTYPE html><html>" + bytes(40), "it is a web page"),
     "version 1": (forge(version=1), "GGUF of version 1"),
     "version 4": (forge(version=4), "GGUF of version 4"),
     "big-endian": (b"GGUF\0\0\0\3" + bytes(40), "big-endian"),
@@ -167,6 +170,11 @@ def test_bad_headers_are_refused(name: str) -> None:
     assert most < 200_000
 
 
+def test_a_vocabulary_alone_is_a_header() -> None:
+    """llama.cpp's files of vocabularies end behind their metadata, without padding."""
+    assert () == parse(forge(pair(*ARCHITECTURE), alignment=1)).tensors
+
+
 def test_limits_count(tmp_path: Path) -> None:
     """A service takes fewer tensors than the format, also of experts that are taken apart."""
     limits = CheckpointLimits(8_000_000, 8, 500, 8)
@@ -201,6 +209,7 @@ def test_the_order_of_rows_is_never_guessed(
     ("pairs", "why"),
     [
         ((), "no general.architecture"),
+        ((pair(*ARCHITECTURE),), "a vocabulary alone"),
         ((pair(*ARCHITECTURE), pair("general.type", STRING, b"adapter")), "a LoRA adapter"),
         ((pair("general.type", STRING, b"imatrix"),), "an importance matrix"),
         ((pair("general.architecture", STRING, b"controlvector"),), "a control vector"),
