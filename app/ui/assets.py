@@ -13,6 +13,8 @@ from typing import Final
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
+from app.infra.http.requests.preconditions import entity_tag, is_known
+
 __all__ = ["PREFIX", "router"]
 
 router = APIRouter(include_in_schema=False)
@@ -44,13 +46,13 @@ async def asset(request: Request, digest: str, name: str) -> Response:
     content = _FILES.get(name)
     if content is None:
         raise HTTPException(404)
-    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    version = hashlib.sha256(content).hexdigest()[:32]
     lasting = digest == DIGEST
     headers = {
-        "ETag": tag,
+        "ETag": entity_tag(version),
         "Cache-Control": "public, max-age=31536000, immutable" if lasting else "no-cache",
     }
-    if request.headers.get("if-none-match") == tag:
+    if is_known(request, version):
         return Response(status_code=304, headers=headers)
     suffix = Path(name).suffix
     media_type = _TYPES.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"

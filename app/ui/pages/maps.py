@@ -14,6 +14,7 @@ from fastapi.responses import HTMLResponse
 from pydantic_core import to_json
 
 from app.infra.http.answers import AnswerMemory, binary_answer
+from app.infra.http.requests.preconditions import entity_tag, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.jobs.service import JobService
@@ -68,15 +69,19 @@ def places(
     maps: Service[MapService],
     space_name: SpaceName,
     memory: AnswerMemory,
+    request: Request,
     accept_encoding: Annotated[str, Header()] = "",
-    if_none_match: Annotated[str, Header()] = "",
 ) -> Response:
     """The models and places of the newest map, compressed if the browser takes that."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         found = maps.get(session, space)
-        headers = {"ETag": f'"{found.id}"', "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-        if if_none_match == headers["ETag"]:
+        headers = {
+            "ETag": entity_tag(found.id),
+            "Cache-Control": "no-cache",
+            "Vary": "Accept-Encoding",
+        }
+        if is_known(request, found.id):
             return Response(status_code=304, headers=headers)
         session.release()  # nothing is held while it waits for memory
         memory.take(found.models * _BYTES_OF_A_MODEL)

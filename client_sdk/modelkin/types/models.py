@@ -39,7 +39,8 @@ class ModelInfo(Printed):
         version: that of the space when the model last changed.
         attributes: the caller's own JSON values.
         verified: the signature was computed by the service from the support.
-        etag: for ``if_match``; only an answer about this model alone has one, a listing does not.
+        etag: for ``if_match``, as the service made it; only an answer about this model alone has
+            one, a listing does not.
         note: a note on an upload that stated no importance to a space that has one, so that nothing
             was compared; None of all others.
     """

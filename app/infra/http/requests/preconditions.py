@@ -33,6 +33,11 @@ def match(if_match: str, what: str = "model") -> Precondition:
             raise PreconditionFailed(f"If-Match was sent, and there is no {what} {name!r}")
         tag = entity_tag(version)
         if "*" not in wanted and tag not in wanted:
+            if f"W/{tag}" in wanted:  # which RFC 9110, 13.1.1 does not let match
+                raise PreconditionFailed(
+                    f"{what} {name!r} is {tag}, and If-Match said {if_match}, which a proxy has "
+                    f"made weak: send it without W/"
+                )
             raise PreconditionFailed(
                 f"{what} {name!r} has changed: it is {tag} now, If-Match said {if_match}"
             )

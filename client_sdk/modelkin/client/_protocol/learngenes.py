@@ -116,7 +116,7 @@ def get_part(learngene: LearngeneInfo, begin: int, end: int) -> Call[bytes]:
 
     def parse(response: Response) -> bytes:
         data = content_of(response, SAFETENSORS)
-        if response.headers.get("etag") != tag or len(data) != end - begin:
+        if requests.etag_of(response) != tag or len(data) != end - begin:
             raise LearngeneMismatch(
                 f"the service answers another file than that of version {learngene.version} of "
                 f"the learngene of cluster {learngene.cluster}: read its manifest again"

@@ -180,7 +180,7 @@ def delete(space: str, name: str, if_match: str | None) -> Call[None]:
 
 def read_model(response: Response) -> ModelInfo:
     """The model that a response describes, with its entity tag."""
-    return replace(decode(response, ModelInfo), etag=response.headers.get("etag"))
+    return replace(decode(response, ModelInfo), etag=requests.etag_of(response))
 
 
 def list_revisions(space: str, model: str, url: str) -> Flow[Revisions]:

@@ -153,4 +153,4 @@ def get_sketch(space: str, model: str) -> Call[Sketch]:
 def _read_support(bound: SupportBound, response: Response) -> tuple[Support, str | None]:
     content = content_of(response, wire.SUPPORT)
     bound.require(content)
-    return wire.decode_support(content), response.headers.get("etag")
+    return wire.decode_support(content), requests.etag_of(response)

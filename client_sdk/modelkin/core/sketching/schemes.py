@@ -24,6 +24,7 @@ __all__ = [
     "check_integer",
     "default_scheme",
     "permutations",
+    "preimages",
     "value_dtype",
 ]
 
@@ -31,6 +32,12 @@ ValueArray = npt.NDArray[np.uint32] | npt.NDArray[np.uint64]
 
 SCHEMES: dict[str, int] = {"affine32": 32, "affine64": 64}
 """The bits of a value, by scheme."""
+
+_MIXES = {
+    32: ((0x85EBCA6B, 0xC2B2AE35), (16, 13, 16)),
+    64: ((0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53), (33, 33, 33)),
+}
+"""The multipliers and shifts that mix an index before it is permuted, as fmix of MurmurHash3."""
 
 MAX_NUM_PERM = 4096
 """The largest h: a standard error of 0.008 at worst, and 32 KiB a model."""
@@ -66,6 +73,21 @@ def permutations(scheme: str, num_perm: int, seed: int) -> tuple[ValueArray, Val
     b = generator.randint(0, 1 << width, num_perm, dtype=kind)
     a.flags.writeable = b.flags.writeable = False
     return a, b
+
+
+def preimages(values: ValueArray, scheme: str, seed: int) -> list[int]:
+    """The index that each permutation of a scheme takes to its value, as a signature has them."""
+    multipliers, shifts = _MIXES[SCHEMES[scheme]]
+    size = 1 << SCHEMES[scheme]
+    a, b = permutations(scheme, values.size, seed)
+    found = []
+    for value, factor, offset in zip(values.tolist(), a.tolist(), b.tolist(), strict=True):
+        x = (value - offset) * pow(factor, -1, size) % size
+        for shift, multiplier in zip(shifts, (1, *reversed(multipliers)), strict=True):
+            x = x * pow(multiplier, -1, size) % size
+            x ^= x >> shift ^ x >> 2 * shift
+        found.append(x)
+    return found
 
 
 def check_scheme(scheme: Any, num_parameters: int = 1) -> str:

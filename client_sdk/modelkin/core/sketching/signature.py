@@ -23,6 +23,7 @@ from modelkin.core.codecs.checks import Payload
 from modelkin.core.estimators import jaccard_error, similarity_from_jaccard, standard_error
 from modelkin.core.importance import Origin, check_same_origin
 from modelkin.core.indices import IndexArray, check_num_parameters
+from modelkin.core.sketching.minhashes import check_minhash
 from modelkin.core.sketching.minima import IndexMembers, Members, minima
 from modelkin.core.sketching.schemes import (
     MAX_NUM_PERM,
@@ -283,14 +284,15 @@ class Signature:
             support_size: K, which a MinHash does not carry.
 
         Raises:
-            InvalidSignature: its scheme is datasketch 1.x's, or a value is out of its range.
+            InvalidSignature: it is no MinHash, or of something else than indices below M; its
+                scheme is datasketch 1.x's; or a value is out of its range.
         """
-        scheme = getattr(minhash, "scheme", "legacy")
+        check_minhash(minhash, check_num_parameters(num_parameters))
         return cls.from_values(
             minhash.hashvalues,
             num_parameters=num_parameters,
             support_size=support_size,
-            scheme=scheme,
+            scheme=minhash.scheme,
             seed=minhash.seed,
         )
 

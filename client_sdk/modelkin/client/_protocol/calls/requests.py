@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from modelkin import wire
 from modelkin._validation import check_model_name, check_space_name, check_tags, quote_model
-from modelkin.client._transport.messages import Request
+from modelkin.client._transport.messages import Request, Response
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
@@ -75,6 +75,8 @@ class Condition:
     create_only: bool = False
 
     def __post_init__(self) -> None:
+        if self.if_match is not None:
+            object.__setattr__(self, "if_match", check_etag(self.if_match))
         if self.create_only and self.if_match is not None:
             raise InvalidParameter(
                 "create_only stores a new model, if_match replaces one: give one of them",
@@ -83,6 +85,9 @@ class Condition:
 
 
 ALWAYS: Final = Condition()
+
+_OF_A_CODING: Final = re.compile(r"[-;](?:gzip|br|zstd|deflate)\"$")
+"""The end of an entity tag that a proxy has made of a whole one, when it compressed."""
 
 _ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
 
@@ -243,17 +248,32 @@ def tag_params(tags: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 def check_etag(etag: Any) -> str:
-    """Check that an entity tag may stand in a header, and return it.
+    """Check that an entity tag may stand in a header, and return it as the service made it.
 
     Raises:
         InvalidParameter: the value is no entity tag.
     """
     if isinstance(etag, str) and etag and etag.isascii() and etag.isprintable():
-        return etag
+        return strong_etag(etag)
     raise InvalidParameter(
         "if_match must be the etag of a ModelInfo that the service answered for this model alone",
         field="if_match",
     )
+
+
+def strong_etag(etag: str) -> str:
+    """An entity tag as the service made it, whatever a proxy that compresses has made of it.
+
+    The service's tags are of versions, and strong. nginx and CDNs mark them as weak, which no
+    ``If-Match`` matches (RFC 9110, 8.8.1 and 13.1.1); Apache and Caddy append the coding.
+    """
+    return _OF_A_CODING.sub('"', etag.removeprefix("W/"))
+
+
+def etag_of(response: Response) -> str | None:
+    """The entity tag of an answer; None without one."""
+    etag = response.headers.get("etag")
+    return None if etag is None else strong_etag(etag)
 
 
 def json_bytes(body: Any) -> bytes:
