@@ -6,6 +6,7 @@ It never keeps a file open, and maps no tensor: mapped pages would count as memo
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -63,8 +64,8 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """The name of the file or folder for messages, also for ``.``."""
-        return self.path.resolve().name
+        """The name of the file or folder that was given, also for ``.``; no link is followed."""
+        return Path(os.path.abspath(self.path)).name
 
     @property
     def kind(self) -> str:
@@ -209,10 +210,15 @@ def checkpoint_of(path: str | Path, stored: Stored, excluded: set[str]) -> Check
     kept = stored.named.values()
     for tensor in kept:
         if tensor.dtype in UNREADABLE:
+            remedy = (
+                "exclude it, which loses nothing of a table such as rotary frequencies"
+                if tensor.dtype == "C64"
+                else "give the checkpoint before quantisation"
+            )
             raise bad_checkpoint(
                 tensor.path.name,
                 f"tensor {quote(tensor.name)} is {tensor.dtype}, which {UNREADABLE[tensor.dtype]}: "
-                f"give the checkpoint before quantisation",
+                f"{remedy}",
             )
     floats = tuple(tensor for tensor in kept if _is_float(tensor))
     skipped = tuple(tensor for tensor in kept if not _is_float(tensor))

@@ -8,6 +8,7 @@ training loops.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, get_args
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from modelkin.core.importance import ImportanceKind
 from modelkin.errors import InvalidCheckpoint, InvalidParameter
 from modelkin.torch import GradientMoment, adam_importance
+from modelkin.torch.optimizer import check_keeps_second_moments
 from modelkin.torch.vector import readable_parameters
 
 __all__ = [
@@ -46,6 +48,13 @@ SPACE_KINDS: Final[Mapping[TrackedImportance, ImportanceKind]] = {
     "adam": "adam",
 }
 """The name in spaces of each kind of importance."""
+_ADAMS: Final = (
+    *(torch.optim.Adam, torch.optim.NAdam, torch.optim.RAdam),
+    torch.optim.SparseAdam,
+)
+"""The classes of torch that keep squared gradients; AdamW is an Adam."""
+_OTHER_STATE: Final = re.compile(r"Lion|Adamax|[48]-?bit|Fp8", re.IGNORECASE)
+"""What the names of optimizers say that keep no squared gradients, or in few bits."""
 _FORMAT: Final = "modelkin-gradient-moment-1"
 _ADVICE: Final = (
     "train data-parallel (DDP), or compute the support of a saved checkpoint, with "
@@ -164,13 +173,28 @@ class _Adam:
     """The optimizer's own average."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        if not all("betas" in group for group in optimizer.param_groups):
+        if _keeps_no_second_moment(optimizer):
             raise InvalidParameter(
                 f"importance='adam' reads the state of Adam, and this is a "
                 f"{type(optimizer).__name__}: importance='moment' goes with any optimizer",
                 field="importance",
             )
         self._model, self._optimizer = model, optimizer
+        self._is_checked = False
+        self._handle = optimizer.register_step_post_hook(self._check)
+
+    def _check(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Check the state once the first step has made it: few classes say what they keep."""
+        if not self._is_checked and optimizer.state:
+            self._is_checked = True
+            try:
+                check_keeps_second_moments(optimizer)
+            except InvalidParameter as error:
+                raise InvalidParameter(
+                    f"importance='adam' reads the state of Adam: {error}; importance='moment' "
+                    f"does so",
+                    field="importance",
+                ) from error
 
     def importance(self) -> Tensor:
         return adam_importance(self._optimizer, self._model)
@@ -179,7 +203,17 @@ class _Adam:
         return None
 
     def close(self) -> None:
-        """Do nothing: no hook was installed."""
+        self._handle.remove()
+
+
+def _keeps_no_second_moment(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the class of an optimizer says that it keeps no plain ``exp_avg_sq``."""
+    kind = type(optimizer)
+    if not all("betas" in group for group in optimizer.param_groups):
+        return True
+    if kind.__module__.startswith("torch.optim."):
+        return not isinstance(optimizer, _ADAMS)
+    return kind.__module__.startswith("bitsandbytes") or bool(_OTHER_STATE.search(kind.__name__))
 
 
 def write_state(path: Path, state: State, step: int) -> None:

@@ -6,16 +6,18 @@ The model is called with copies of its buffers and with detached weights, so it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 
 from modelkin.errors import InvalidParameter
 from modelkin.torch.batches import batch_of_one, description, rows_of
-from modelkin.torch.independence import RANDOM_OUTPUT, refuse_dependent_samples
+from modelkin.torch.independence import RANDOM_OUTPUT, refuse_dependent_samples, samples_second
 from modelkin.torch.trees import leaves_of
 
 __all__ = ["Forward", "LossFunction", "SampleGradients", "Tensors"]
@@ -23,6 +25,14 @@ __all__ = ["Forward", "LossFunction", "SampleGradients", "Tensors"]
 Forward = Callable[[nn.Module, Any], Any]
 LossFunction = Callable[[Any, Any], Tensor]
 Tensors = dict[str, Tensor]
+
+_SPARSE: Final[dict[Any, int]] = {
+    nn.functional.embedding: 6,
+    nn.functional.embedding_bag: 7,
+    torch.embedding: 4,
+    torch.embedding_bag: 5,
+}
+"""The functions that take sparse gradients, and the place of the argument that asks for them."""
 
 
 class SampleGradients:
@@ -37,6 +47,7 @@ class SampleGradients:
         vectorize: bool,
     ) -> None:
         self._module = _Forward(model, forward)
+        self._is_sparse = any(getattr(module, "sparse", False) for module in model.modules())
         self._loss_fn = loss_fn
         self._names = tuple(trainable)
         self._weights = {f"model.{name}": p.detach() for name, p in trainable.items()}
@@ -47,12 +58,26 @@ class SampleGradients:
 
         An error of the model itself, such as a wrong input shape, is raised as torch raises it.
         """
+        suspect = samples_second(self._module)
+
+        def output(batch: Any) -> Any:
+            return self._output(self._weights, self._buffers(), batch)
+
         with torch.no_grad():
-            refuse_dependent_samples(
-                lambda batch: self._output(self._weights, self._buffers(), batch), inputs
-            )
+            refuse_dependent_samples(output, inputs, suspect)
             one = slice(0, 1)
-            self._loss(self._weights, self._buffers(), rows_of(inputs, one), rows_of(targets, one))
+            sample, target = rows_of(inputs, one), rows_of(targets, one)
+            try:
+                self._loss(self._weights, self._buffers(), sample, target)
+            except (ValueError, RuntimeError) as error:
+                shapes = [leaf.shape for leaf in leaves_of(output(sample)) if leaf.dim()]
+                if not suspect or not shapes or shapes[0][0] == 1:
+                    raise
+                raise InvalidParameter(
+                    f"loss_fn takes no output of shape {tuple(shapes[0])} for one sample "
+                    f"({error}){suspect}",
+                    field="model",
+                ) from error
 
     def of(self, inputs: Any, targets: Any) -> Iterator[Tensors]:
         """The gradients of n samples by name, each of shape ``(rows, *shape)``, n rows in all.
@@ -90,7 +115,8 @@ class SampleGradients:
                 found = torch.autograd.grad(
                     loss, list(leaves.values()), allow_unused=True, materialize_grads=True
                 )
-                yield {name: g.unsqueeze(0) for name, g in zip(self._names, found, strict=True)}
+                dense = (g.to_dense() if g.is_sparse else g for g in found)
+                yield {name: g.unsqueeze(0) for name, g in zip(self._names, dense, strict=True)}
 
     def _loss(self, weights: Tensors, buffers: Tensors, inputs: Any, targets: Any) -> Tensor:
         loss = self._loss_fn(self._output(weights, buffers, inputs), targets)
@@ -103,7 +129,8 @@ class SampleGradients:
         return loss
 
     def _output(self, weights: Tensors, buffers: Tensors, inputs: Any) -> Any:
-        return functional_call(self._module, (weights, buffers), (inputs,))
+        with _DenseGradients() if self._is_sparse else nullcontext():
+            return functional_call(self._module, (weights, buffers), (inputs,))
 
     def _buffers(self) -> Tensors:
         """Fresh copies, so that a forward pass never updates the model's own buffers."""
@@ -122,6 +149,25 @@ class _Forward(nn.Module):
         return self.model(inputs) if self._call is None else self._call(self.model, inputs)
 
 
+class _DenseGradients(TorchFunctionMode):
+    """Has embeddings look up rows with dense gradients: vmap has no sparse ones."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = {} if kwargs is None else dict(kwargs)
+        place = _SPARSE.get(func)
+        if place is not None and len(args) > place:
+            args = (*args[:place], False, *args[place + 1 :])
+        elif place is not None:
+            kwargs["sparse"] = False
+        return func(*args, **kwargs)
+
+
 def _not_vectorizable(error: RuntimeError) -> InvalidParameter:
     """An error with a remedy for a model that vmap refuses; without vmap the model has run."""
     message = str(error)
@@ -132,6 +178,8 @@ def _not_vectorizable(error: RuntimeError) -> InvalidParameter:
             "it changes a tensor in place with values of the sample (a buffer, or a recurrent "
             "layer's state)"
         )
+    elif "Sparse" in message or "sparse" in message:
+        cause = "it takes sparse gradients by a function (torch.nn.functional.embedding)"
     elif ".item()" in message or "dynamic shape" in message:
         cause = (
             "its control flow or its shapes depend on the values of the sample (.item(), if, a "

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from modelkin.errors import InvalidParameter
 from modelkin.torch.trees import leaves_of, map_leaves
 
-__all__ = ["refuse_dependent_samples", "refuse_known_modules"]
+__all__ = ["refuse_dependent_samples", "refuse_known_modules", "samples_second"]
 
 MAX_PROBED_SAMPLES = 8
 
@@ -91,7 +91,19 @@ def _draws(module: nn.Module) -> str | None:
     )
 
 
-def refuse_dependent_samples(outputs: Callable[[Any], Any], inputs: Any) -> None:
+def samples_second(model: nn.Module) -> str:
+    """A clause that names the first layer with samples in its second dimension; "" without one."""
+    for name, module in model.named_modules():
+        if getattr(module, "batch_first", True) is False:
+            return (
+                f"; {type(module).__name__} {name.removeprefix('model.')!r} takes samples in its "
+                f"second dimension, where they come first here: give it batch_first=True, or "
+                f"transpose in forward="
+            )
+    return ""
+
+
+def refuse_dependent_samples(outputs: Callable[[Any], Any], inputs: Any, suspect: str = "") -> None:
     """Refuse a model whose output for a sample changes on repetition, or among other samples.
 
     Outputs are compared, not losses: a loss may weight the samples of a batch.
@@ -100,6 +112,7 @@ def refuse_dependent_samples(outputs: Callable[[Any], Any], inputs: Any) -> None
         outputs: the forward pass, from a batch to the model's output; it must change nothing.
         inputs: the inputs of a batch, tensors of shape ``(n, ...)`` in any nesting, n at least 1.
             The first ``MAX_PROBED_SAMPLES`` of them are used.
+        suspect: a clause for the error, see :func:`samples_second`.
 
     Raises:
         InvalidParameter: the outputs differ by more than rounding.
@@ -107,13 +120,17 @@ def refuse_dependent_samples(outputs: Callable[[Any], Any], inputs: Any) -> None
     alone = outputs(map_leaves(lambda leaf: leaf[:1], inputs))
     if not _agree(alone, outputs(map_leaves(lambda leaf: leaf[:1], inputs))):
         raise InvalidParameter(RANDOM_OUTPUT, field="model")
-    together = outputs(map_leaves(lambda leaf: leaf[:MAX_PROBED_SAMPLES], inputs))
-    first = [leaf[:1] if _has_rows(leaf) else leaf for leaf in leaves_of(together)]
-    if not _agree(first, alone):
+    some = map_leaves(lambda leaf: leaf[:MAX_PROBED_SAMPLES], inputs)
+    together = leaves_of(outputs(some))
+    first = [leaf[:1] if _has_rows(leaf) else leaf for leaf in together]
+    # A causal model lets the first sample see no other, and the last one all.
+    last = [leaf[-1:] if _has_rows(leaf) else leaf for leaf in together]
+    alone_last = outputs(map_leaves(lambda leaf: leaf[-1:], some))
+    if not (_agree(first, alone) and _agree(last, alone_last)):
         raise InvalidParameter(
             "the model's output for a sample depends on the other samples of its batch, so there "
             "is no gradient of one sample alone: some module mixes samples (a batch statistic, "
-            "attention or a mean across the first dimension)",
+            f"attention or a mean across the first dimension){suspect}",
             field="model",
         )
 

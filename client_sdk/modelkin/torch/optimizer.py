@@ -20,7 +20,7 @@ from modelkin.torch.vector import (
     trainable_of,
 )
 
-__all__ = ["adam_importance"]
+__all__ = ["adam_importance", "check_keeps_second_moments"]
 
 ADVICE = "record one with modelkin.torch.GradientMoment while training instead"
 
@@ -39,12 +39,13 @@ def adam_importance(optimizer: torch.optim.Optimizer, model: nn.Module) -> Tenso
 
     Returns:
         float32 of shape ``(M,)`` on the device of the first parameter, in the order of
-        ``layout_of(model)``; exactly 0 for frozen parameters (``requires_grad=False``).
+        ``layout_of(model)``; exactly 0 for frozen parameters (``requires_grad=False``) and for
+        those that no step gave a gradient.
 
     Raises:
-        InvalidParameter: the optimizer keeps no such average, or an 8-bit or sharded one; a
-            trainable parameter has no state yet (names which); a parameter is sharded, complex or
-            quantised.
+        InvalidParameter: the optimizer keeps no such average, or an 8-bit or sharded one; it has
+            not stepped, or does not train a trainable parameter (names which); a parameter is
+            sharded, complex or quantised.
         InvalidImportance: a number is NaN or infinite.
         InvalidLayout: see ``layout_of``.
 
@@ -56,14 +57,25 @@ def adam_importance(optimizer: torch.optim.Optimizer, model: nn.Module) -> Tenso
     _check_has_state(optimizer, trainable, groups)
 
     def second_moment(name: str) -> Tensor | None:
-        if name not in trainable:
+        parameter = trainable.get(name)
+        state = None if parameter is None else optimizer.state.get(parameter)
+        if parameter is None or not state:
             return None
-        parameter = trainable[name]
-        state = optimizer.state[parameter]
-        average = _check_average(name, state, parameter, optimizer)
+        average = _check_average(repr(name), state, parameter, optimizer)
         return average.float() / _correction(state, groups[id(parameter)])
 
     return in_layout_order(parameters, second_moment, "second moment", kind="adam")
+
+
+def check_keeps_second_moments(optimizer: torch.optim.Optimizer) -> None:
+    """Check the state that an optimizer has so far.
+
+    Raises:
+        InvalidParameter: it keeps no plain, unsharded ``exp_avg_sq``; says what instead.
+    """
+    for parameter, state in optimizer.state.items():
+        if state:
+            _check_average("a parameter", state, parameter, optimizer)
 
 
 def _check_has_state(
@@ -80,28 +92,21 @@ def _check_has_state(
             f"sharding wrapper trains copies of its own)",
             field="optimizer",
         )
-    without = [name for name, p in trainable.items() if not optimizer.state.get(p)]
-    if len(without) == len(trainable):
+    if not any(optimizer.state.get(p) for p in trainable.values()):
         raise InvalidParameter(
             f"this {kind} has no state: take a training step first, or load its state dict",
-            field="optimizer",
-        )
-    if without:
-        raise InvalidParameter(
-            f"this {kind} has no state for {join_names(without)}, which no step gave a gradient: "
-            f"freeze what counts as zero (requires_grad_(False)), or train it first",
             field="optimizer",
         )
 
 
 def _check_average(
-    name: str, state: Mapping[str, Any], parameter: nn.Parameter, optimizer: torch.optim.Optimizer
+    name: str, state: Mapping[str, Any], parameter: Tensor, optimizer: torch.optim.Optimizer
 ) -> Tensor:
     """Return the average as a plain, unsharded tensor of the parameter's shape."""
     average, kind = state.get("exp_avg_sq"), type(optimizer).__name__
     if average is None and "state2" in state:
         raise InvalidParameter(
-            f"the state of {name!r} in this {kind} is bitsandbytes', in 8-bit blocks, which are "
+            f"the state of {name} in this {kind} is bitsandbytes', in 8-bit blocks, which are "
             f"not supported: {ADVICE}",
             field="optimizer",
         )
@@ -111,7 +116,7 @@ def _check_average(
         )
     if is_sharded(average) or average.shape != parameter.shape:
         raise InvalidParameter(
-            f"the state of {name!r} is sharded or flattened ({type(average).__name__} of shape "
+            f"the state of {name} is sharded or flattened ({type(average).__name__} of shape "
             f"{tuple(average.shape)}): gather it first, with "
             f"torch.distributed.checkpoint.state_dict.get_optimizer_state_dict and "
             f"full_state_dict=True, and load it into an optimizer of the whole model",
@@ -119,7 +124,7 @@ def _check_average(
         )
     if type(average) not in (Tensor, nn.Parameter) or not average.is_floating_point():
         raise InvalidParameter(
-            f"the state of {name!r} is quantised ({type(average).__name__} of {average.dtype}): "
+            f"the state of {name} is quantised ({type(average).__name__} of {average.dtype}): "
             f"{ADVICE}",
             field="optimizer",
         )

@@ -202,3 +202,65 @@ def test_importance_beyond_float32_is_refused() -> None:
     """A finite gradient whose square float32 cannot hold is an error, not infinity."""
     with pytest.raises(InvalidImportance, match=r"'weight' is .* float32: scale the loss down"):
         fisher_importance(nn.Linear(4, 3), lambda out, _: out.sum() * 1e30, LOADER)
+
+
+class Recurrent(nn.Module):
+    """A recurrent classifier whose layer takes samples in the second dimension."""
+
+    def __init__(self, kind: Any, *, whole: bool) -> None:
+        super().__init__()
+        self.layer = kind(3, 8)
+        self.head = nn.Linear(8, 2)
+        self.whole = whole
+
+    def forward(self, x: Tensor) -> Tensor:
+        found, _ = self.layer(x)
+        scored: Tensor = self.head(found)
+        return scored.transpose(1, 2) if self.whole else scored[-1]
+
+
+class Causal(nn.Module):
+    """Attention over what it takes for the time, none of which sees what comes later."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(len(x))
+        found: Tensor = self.layer(x, src_mask=mask, is_causal=True)
+        return found
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("whole", [True, False])
+def test_samples_in_the_second_dimension(kind: Any, whole: bool) -> None:
+    """The layer is named, and what to give it, whether the loss fits the output or not."""
+    inputs = torch.randn(6, 5, 3)
+    targets = torch.zeros(6, 5, dtype=torch.long) if whole else torch.zeros(6, dtype=torch.long)
+    with pytest.raises(InvalidParameter, match=r"'layer' takes samples in its second dim.*_first"):
+        fisher_importance(
+            Recurrent(kind, whole=whole).eval(),
+            nn.CrossEntropyLoss(),
+            [(inputs, targets)],
+            vectorize=False,
+        )
+
+
+def test_causal_attention_over_the_samples() -> None:
+    """The first sample sees no other one, and the last sees all: it is found by the last."""
+    inputs = torch.randn(6, 5, 4)
+    with pytest.raises(InvalidParameter, match=r"depends on the other samples.*second dimension"):
+        fisher_importance(Causal().eval(), nn.MSELoss(), [(inputs, inputs)], vectorize=False)
+
+
+def test_a_layer_that_is_given_its_samples_second_is_read() -> None:
+    """A model that transposes for its recurrent layer is right as it is."""
+
+    class Transposing(Recurrent):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.transpose(0, 1))
+
+    model = Transposing(nn.LSTM, whole=False).eval()
+    loader = [(torch.randn(6, 5, 3), torch.zeros(6, dtype=torch.long))]
+    assert fisher_importance(model, nn.CrossEntropyLoss(), loader, vectorize=False).any()

@@ -164,6 +164,7 @@ def describe(
     Sending the same metadata twice changes nothing, so the call may be retried.
     """
     given = {"attributes": attributes, "source": source, "base_model": base_model}
+    requests.json_bytes(given)  # refuses what has no JSON form, as what arrays compare to
     if all(value is None or value == getattr(stored, name) for name, value in given.items()):
         return None
     new_source = UNCHANGED if source is None else source

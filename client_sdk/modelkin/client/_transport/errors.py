@@ -108,9 +108,21 @@ def may_have_arrived(error: httpx.RequestError) -> bool:
 
 
 def connection_failure(
-    error: httpx.RequestError, request: Request, url: str, deadline: Deadline
+    error: httpx.RequestError,
+    request: Request,
+    url: str,
+    deadline: Deadline,
+    proxy: str | None = None,
 ) -> ConnectionFailed:
-    """The error to raise, with a message in one line: the cause and the remedy."""
+    """The error to raise, with a message in one line: the cause and the remedy.
+
+    Args:
+        error: the transport's own error.
+        request: the request that failed.
+        url: the service's address.
+        deadline: the time of the call.
+        proxy: the address of the proxy on the way; None without one.
+    """
     reason = _reason(error)
     if isinstance(error, httpx.ProxyError):
         return ConnectionFailed(f"the proxy on the way to {url} refused ({reason})")
@@ -120,6 +132,12 @@ def connection_failure(
             f"its authority's, or correct MODELKIN_URL"
         )
     if not may_have_arrived(error):
+        if proxy is not None and not any(isinstance(e, ssl.SSLError) for e in _chain(error)):
+            variable = f"{url.partition(':')[0].upper()}_PROXY"
+            return ConnectionFailed(
+                f"the proxy {proxy} on the way to {url} does not answer ({reason}): correct "
+                f"{variable} or ALL_PROXY, or name the service's host in NO_PROXY"
+            )
         return ConnectionFailed(
             f"no modelkin service answers at {url} ({reason}): start one with "
             f"`{operator_command()}`, or set MODELKIN_URL"

@@ -34,16 +34,20 @@ class ExchangeSettings:
         url: the service's address, for messages.
         backoff: the rule for retries.
         notice: the notice that warns once of a service of another version.
+        proxy: the address of the proxy on the way; None without one.
     """
 
     url: str
     backoff: Backoff
     notice: VersionNotice
+    proxy: str | None = None
 
     @classmethod
     def of(cls, config: Config) -> ExchangeSettings:
         """The settings of a client's configuration."""
-        return cls(config.url, Backoff(config.retries), VersionNotice(config.url))
+        proxy = config.proxy
+        address = None if proxy is None else str(proxy.url).rstrip("/")
+        return cls(config.url, Backoff(config.retries), VersionNotice(config.url), address)
 
     def check(self, response: Response) -> Response:
         """A response, after a check of the service's version."""
@@ -101,7 +105,8 @@ class Exchange(Generic[T]):
         pause = self._in_time(pause)
         if pause is None:
             url = self._settings.url
-            raise connection_failure(outcome, request, url, self._deadline) from outcome
+            proxy = self._settings.proxy
+            raise connection_failure(outcome, request, url, self._deadline, proxy) from outcome
         self._may_have_arrived = self._may_have_arrived or may_have_arrived(outcome)
         return pause
 

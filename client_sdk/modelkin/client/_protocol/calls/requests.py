@@ -285,7 +285,27 @@ def json_bytes(body: Any) -> bytes:
     try:
         return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidParameter(f"this cannot be sent as JSON: {error}") from error
+        where, reason = _unsendable(body, error)
+        raise InvalidParameter(
+            f"{where or 'this'} cannot be sent as JSON: {reason}", field=where or None
+        ) from error
+
+
+def _unsendable(body: Any, error: Exception) -> tuple[str, Exception]:
+    """The path of the first value that has no JSON form, and why it has none."""
+    path = ""
+    while isinstance(body, dict | list | tuple) and not isinstance(error, RecursionError):
+        parts = body.items() if isinstance(body, dict) else enumerate(body)
+        for key, value in parts:
+            try:
+                json.dumps(value, allow_nan=False)
+            except (TypeError, ValueError, RecursionError) as inner:
+                step = f"[{key}]" if isinstance(key, int) else f".{key}" if path else str(key)
+                path, body, error = path + step, value, inner
+                break
+        else:
+            break  # a key is at fault
+    return path, error
 
 
 def wrong_type(field: str, wanted: str, value: Any) -> InvalidParameter:
