@@ -284,8 +284,7 @@ class Signature:
             support_size: K, which a MinHash does not carry.
 
         Raises:
-            InvalidSignature: it is no MinHash, or of something else than indices below M; its
-                scheme is datasketch 1.x's; or a value is out of its range.
+            InvalidSignature: see :func:`~modelkin.core.sketching.minhashes.check_minhash`.
         """
         check_minhash(minhash, check_num_parameters(num_parameters))
         return cls.from_values(
