@@ -15,12 +15,14 @@ from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.ingestion.bases import LACKING, Base, base_of
 from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, names_in, revision_label
 from app.hubs.ingestion.checkpoint_files import choose
+from app.hubs.ingestion.components import component_of
 from app.hubs.ingestion.results import IngestResult, adapter_recipe, weights_recipe
 from app.hubs.ingestion.stored_models import Held
 from app.hubs.service import OpenSource
-from modelkin.checkpoints import Adapter
+from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.checkpoints.adapters import ADAPTER_FILES
 from modelkin.checkpoints.candidates import SUFFIX
+from modelkin.core.adapters import component_of as pipeline_component
 from modelkin.core.adapters import has_factors
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
@@ -102,7 +104,7 @@ def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapt
     revision = base.revision
     if revision is not None:
         try:
-            adapter.targets_in(fetching.outline(revision, "outline"))
+            adapter.targets_in(_outline(fetching, revision, adapter))
         except SpaceMismatch as error:
             reason = f"the base {revision_label(revision)} does not fit: {error}"
             if made.source.importance == "delta":
@@ -113,6 +115,28 @@ def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapt
                 base, reason=f"base {revision_label(revision)} is not available ({error})"
             )
     return replace(made, base=base)
+
+
+def _outline(fetching: CheckpointFetcher, revision: HubRevision, adapter: Adapter) -> Checkpoint:
+    """The base from its headers; of a pipeline the components that an adapter changes.
+
+    Raises: as :meth:`CheckpointFetcher.outline`.
+    """
+    choice = choose(revision.files, revision_label(revision)).choice
+    changed = sorted({part for t in adapter.tensors if (part := pipeline_component(t.name))})
+    if choice.kind != "pipeline" or not changed:
+        return fetching.outline(revision, "outline")
+    parent = PurePosixPath(choice.first).parent
+    outlines = {
+        part: fetching.outline(component_of(revision, parent, part), f"outline-{part}")
+        for part in changed
+    }
+    tensors = tuple(
+        replace(tensor, name=f"{part}.{tensor.name}")
+        for part, outline in outlines.items()
+        for tensor in outline.tensors
+    )
+    return replace(outlines[changed[0]], tensors=tensors)
 
 
 def _without_revision(name: str) -> str:

@@ -20,7 +20,7 @@ from modelkin.checkpoints.indexes import read_pipeline
 from modelkin.checkpoints.repository import components
 from modelkin.errors import InvalidCheckpoint
 
-__all__ = ["Parts", "base_of_part", "parts_of"]
+__all__ = ["Parts", "base_of_part", "component_of", "parts_of"]
 
 _MAX_COMPONENTS: Final = 64
 """The most components of a pipeline; the largest of diffusers have a dozen."""
@@ -64,7 +64,7 @@ def parts_of(hub: Hub, revision: HubRevision, downloads: Downloads) -> Parts:
             f"{where} is a pipeline of {len(found)} components, at most {_MAX_COMPONENTS} are read"
         )
     parent = PurePosixPath(chosen.choice.first).parent
-    parts = [_component(revision, parent, name) for name in found]
+    parts = [component_of(revision, parent, name) for name in found]
     return Parts(tuple(sorted(parts, key=_size, reverse=True)), chosen.choice.notes)
 
 
@@ -90,14 +90,14 @@ def base_of_part(base: Base, part: HubRevision) -> Base:
         if part.component is None:
             return base
         parent = PurePosixPath(chosen.choice.first).parent
-        revision = _component(base.revision, parent, part.component)
+        revision = component_of(base.revision, parent, part.component)
         choose(revision.files, revision_label(revision))
     except InvalidCheckpoint as error:
         return base.without(error, base.revision.name, part)
     return replace(base, revision=revision)
 
 
-def _component(revision: HubRevision, parent: PurePosixPath, name: str) -> HubRevision:
+def component_of(revision: HubRevision, parent: PurePosixPath, name: str) -> HubRevision:
     """One component: the files of its folder, and nothing else."""
     folder = f"{parent / name}/"
     files = tuple(file for file in revision.files if file.path.startswith(folder))

@@ -118,7 +118,9 @@ def algorithms() -> dict[str, tuple[dict[str, Any], Matrix]]:
     }
 
 
-@pytest.mark.parametrize("block", [1 << 18, 7, 1])
+@pytest.mark.parametrize(
+    "block", [1 << 18, *(pytest.param(b, marks=pytest.mark.slow) for b in (100, 7, 1))]
+)
 @pytest.mark.parametrize("name", algorithms())
 def test_lycoris_is_the_product_that_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, block: int

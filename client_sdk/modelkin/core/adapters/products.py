@@ -142,24 +142,34 @@ class KroneckerUpdate:
     def magnitudes(self) -> Iterator[npt.NDArray[np.float32]]:
         scale = updates.scale_of(self.scale, self.name)
         first, second = self.first.opened(), self.second.opened()
-        height, width = second.left.shape[0], second.width
-        block = max(1, updates.BLOCK_SIZE // (first.width * width))
-        for row in range(self.first.shape[0]):
-            outer = first.form(first.read(row, row + 1), slice(None)).reshape(-1)
+        (rows, width), (height, inner_width) = self.first.shape, self.second.shape
+        most = max(1, updates.BLOCK_SIZE // (width * inner_width))
+        whole = _rows_of(second, 0, height) if height <= most else None
+        some = max(1, most // height)
+        for row in range(0, rows, some):
+            outer = _rows_of(first, row, min(row + some, rows))
             with np.errstate(over="ignore", invalid="ignore"):  # refused with the product
                 outer = outer * scale
-            for top in range(0, height, block):
-                inner = second.form(second.read(top, min(top + block, height)), slice(None))
-                yield from self._rows(outer, inner)
+            if whole is not None:
+                yield from self._blocks(outer, whole)
+                continue
+            for top in range(0, height, most):
+                yield from self._blocks(outer, _rows_of(second, top, min(top + most, height)))
 
-    def _rows(self, outer: Matrix, inner: Matrix) -> Iterator[npt.NDArray[np.float32]]:
-        """Yield the magnitudes of rows of one row of w1, in pieces where a row is long."""
-        some = max(1, updates.BLOCK_SIZE // inner.size)
-        for at in range(0, outer.size, outer.size if len(inner) > 1 else some):
-            part = outer[at:] if len(inner) > 1 else outer[at : at + some]
+    def _blocks(self, outer: Matrix, inner: Matrix) -> Iterator[npt.NDArray[np.float32]]:
+        """Yield the magnitudes of all rows of two stretches, one row in pieces if it is long."""
+        columns = outer.shape[1]
+        if len(outer) == len(inner) == 1:
+            columns = max(1, updates.BLOCK_SIZE // inner.size)
+        for at in range(0, outer.shape[1], columns):
+            part = outer[:, None, at : at + columns, None]
             with np.errstate(over="ignore", invalid="ignore"):  # refused by the next line
-                product = part[None, :, None] * inner[:, None, :]
+                product = part * inner[None, :, None, :]
             yield finite_magnitudes(product, self.name)
+
+
+def _rows_of(matrix: _OpenRows, begin: int, end: int) -> Matrix:
+    return matrix.form(matrix.read(begin, end), slice(None))
 
 
 def _float64(values: Matrix) -> Matrix:
