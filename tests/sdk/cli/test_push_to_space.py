@@ -93,6 +93,7 @@ def test_one_network_through_torch_and_a_file_is_itself(
     assert m // 20 == client.models.get(space, "file").support_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [None, 30])
 def test_a_push_has_the_support_of_the_file(
     push: Run,

@@ -104,6 +104,7 @@ def test_each_component_is_a_model(hub: Hub, app: AppHarness, tmp_path: Path) ->
     assert ("org/a", "unet") == (hub_says["model"], hub_says["component"])
 
 
+@pytest.mark.slow
 def test_a_component_has_the_base_of_its_name(hub: Hub, app: AppHarness) -> None:
     """Deltas are those from the base's component; one that the base lacks has weights alone."""
     hub.push("org/base", pipeline(1, **{"vae__diffusion_pytorch_model.safetensors": None}))
@@ -137,6 +138,9 @@ def test_a_base_that_comes_later(hub: Hub, app: AppHarness) -> None:
     assert {"unet", "text_encoder", "vae"} == {
         name for name, part in result["components"].items() if "space" in part["delta"]
     }
+    del hub.repos["org/base"]
+    hub.push("org/a", pipeline(2) | {"x.txt": b"x"})
+    assert "unchanged" == (app.hubs.sync_model(source, "org/a").result or {})["outcome"]
 
 
 @pytest.mark.slow
@@ -241,6 +245,22 @@ def test_a_pipeline_has_filters_quotas_and_events_of_one(hub: Hub, tmp_path: Pat
         assert set() == stored(app)
         other = app.hubs.follow(hub.url, filters={"repos": ["org/b"]})
         assert "ignored" == (app.hubs.sync_model(other, "org/a").result or {})["outcome"]
+
+
+@pytest.mark.slow
+def test_names_that_are_taken_or_too_long(hub: Hub, app: AppHarness) -> None:
+    """A component never takes the place of another repository's model; long names are errors."""
+    hub.push("org/a/unet", {"model.safetensors": safetensors(weights(3)["unet"])})
+    source = app.hubs.follow(hub.url)
+    app.hubs.sync_model(source, "org/a/unet")
+    hub.push("org/a", pipeline(1))
+    parts = (app.hubs.sync_model(source, "org/a").result or {})["components"]
+    assert ("refused", "conflict") == (parts["unet"]["outcome"], parts["unet"]["code"])
+    assert "which is 'org/a/unet' of" in parts["unet"]["detail"]
+    assert ("stored", "stored") == (parts["vae"]["outcome"], parts["text_encoder"]["outcome"])
+    long = f"org/{'x' * 190}"
+    hub.push(long, pipeline(1))
+    assert "at most 200 may be" in refused(app, hub.url, long)[2]
 
 
 @pytest.mark.slow

@@ -76,7 +76,13 @@ def digest_by_shell(folder: Path, files: dict[str, bytes]) -> str:
     return digest
 
 
-@pytest.mark.parametrize("repository", REPOSITORIES)
+QUICK = ("an overlay", "a stray file beside shards")
+
+
+@pytest.mark.parametrize(
+    "repository",
+    [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in REPOSITORIES],
+)
 def test_a_source_and_the_command_line_agree(
     hub: Hub, app: AppHarness, tmp_path: Path, repository: str
 ) -> None:
@@ -104,6 +110,7 @@ def test_a_large_model_has_one_size(
     assert expected == app.hubs.support("org/a").digest
 
 
+@pytest.mark.slow
 def test_a_service_that_selects_less_says_so(hub: Hub, tmp_path: Path) -> None:
     """Its spaces fix the size, which clients are then asked for, and a note names the setting."""
     hub.push("org/base", {"model.safetensors": OTHER})
