@@ -215,8 +215,8 @@ class TensorSummaryOut(ResponseModel):
         "without others in which they agree if these are less than half of the parameters"
     )
     looks_constant: bool = Field(
-        description="nine of ten of those pairs, three at least, hold the same indices within it, "
-        "95% of the smaller set or more: no training has changed it"
+        description="no training has changed it, as strangers show that hold the same indices "
+        "within it: comparisons leave it out"
     )
 
 

@@ -8,6 +8,7 @@ that is sharper than a signature, else by full-width minhashes. Each item names 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -181,7 +182,8 @@ class Comparer:
         expected = expected_similarities(
             constants.without(ours), theirs, sizes.astype(np.float64)
         ).tolist()
-        known = {item.model: s0 for item, s0 in zip(counted, expected, strict=True)}
+        pairs = zip(counted, expected, strict=True)
+        known = {item.model: s0 for item, s0 in pairs if not math.isnan(s0)}
         return [_beyond_chance(item, known.get(item.model)) for item in items]
 
     def jaccards(self, query: PreparedQuery, ids: Sequence[int]) -> dict[int, float]:

@@ -9,12 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
 from tests.support.fixtures import on_one_database
-from tests.support.models.checkpoints import sister_of
+from tests.support.models.checkpoints import Tensors, sister_of
 from tests.support.models.planted_checkpoints import CONSTANT, Planted, ensemble, model_hub, publish
 from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.webhook_receiver import Receiver, receiving
@@ -111,3 +112,48 @@ def test_the_fine_tunes_of_a_hub(hub: Hub, app: AppHarness, receiver: Receiver) 
     assert dict.fromkeys(tuned, "consistent") == verdicts
     nearest = {n: read(app, "hub/neighbors", model=n, k=1)["items"][0]["model"] for n in tuned}
     assert tuned == nearest
+
+
+@pytest.mark.parametrize("side", [128])
+@on_one_database
+def test_masks_of_a_hub_prove_nothing(
+    hub: Hub, app: AppHarness, receiver: Receiver, side: int
+) -> None:
+    """Networks whose files hold causal masks, 9% of all: the child is consistent, the two
+    strangers that declare its base are contradicted, and no other is near.
+    """
+    names = {"base": None, "child": "acme/base", "wrong0": "acme/base", "wrong1": "acme/base"}
+    names |= {f"other{place}": None for place in range(4)}
+    base = _masked(0, side)
+    rng = np.random.default_rng(9)
+    tuned = {
+        name: value
+        if name.endswith("attn.bias")
+        else (value + rng.normal(0, 0.004, value.shape)).astype("f4")
+        for name, value in base.items()
+    }
+    tensors = {name: _masked(place, side) for place, name in enumerate(names)}
+    planted = {
+        f"acme/{name}": Planted({**tensors, "base": base, "child": tuned}[name], declared)
+        for name, declared in names.items()
+    }
+    publish(hub, planted)
+    space = f"masks{side}"
+    assert {"acme/wrong0", "acme/wrong1"} == follow(app, hub, receiver, space)
+    found = lineages(app, space, planted)
+    verdicts = {"acme/child": "consistent", "acme/wrong0": "mismatch", "acme/wrong1": "mismatch"}
+    assert verdicts == {name: lineage["verdict"] for name, lineage in found.items()}
+    near = read(app, f"{space}/neighbors", model="acme/base")
+    assert ["h.0.attn.bias", "h.1.attn.bias"] == near["constant_tensors"]
+    assert ["acme/child"] == [item["model"] for item in near["items"] if item["kappa"] > 0.05]
+
+
+def _masked(seed: int, side: int) -> Tensors:
+    """A network of some 356,000 parameters with two causal masks among its tensors."""
+    generator = np.random.default_rng([3, seed])
+    shapes = {"wte.weight": (1200, 128), "h.0.mlp.weight": (512, 128), "h.1.mlp.weight": (512, 256)}
+    made: Tensors = {
+        name: generator.normal(0, 0.02, shape).astype("f4") for name, shape in shapes.items()
+    }
+    mask = np.tril(np.ones((1, 1, side, side), np.float32))
+    return made | {f"h.{layer}.attn.bias": mask for layer in range(2)}

@@ -20,9 +20,8 @@ class TensorSummary:
         similarity: the mean S within it over the sampled pairs; None where none has an index in it.
         kappa: the mean kappa within it; None where chance alone gives every pair S = 1.
         strangers: how many of the sampled pairs have a kappa below .1 elsewhere.
-        looks_constant: nine of ten of those, three at least, hold the same indices within it, 95%
-            of the smaller set or more: no training has changed it. A space that is created with
-            its name in ``exclude`` leaves it out.
+        looks_constant: no training has changed it, as strangers show that hold the same indices
+            within it; comparisons leave it out.
     """
 
     name: str

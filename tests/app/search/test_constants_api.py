@@ -197,3 +197,30 @@ def test_ordered_similarities_leave_constants_out(http: httpx.Client) -> None:
         )
     )
     assert near[0]["ordered_similarity"] == pytest.approx(matrix["ordered"][0][1])
+
+
+def test_what_constants_leave_nothing_of_is_open(http: httpx.Client) -> None:
+    """Where a mask takes the whole K, models have S = 0, no kappa, and no verdict rests on that."""
+    layout = Layout.of([("table", (64, 64)), ("w", (64, 64))])
+    whole = Support.from_indices(np.flatnonzero(np.tril(np.ones((64, 64)))), 8192)
+    space = Space(http, 8192, layout=layout.to_json(), importance={"kind": "weight"})
+    space.put_all({"base": whole, "child": whole})
+    ok(http.patch(space.path("models", "child"), json={"base_model": "base"}))
+    assert ("inconclusive", "unclear") == tuple(
+        lineage(space, "child")[key] for key in ("verdict", "reason")
+    )
+    [near] = space.neighbors("base")["items"]
+    assert (0.0, None, None) == (near["similarity"], near["expected"], near["kappa"])
+    answer = ok(http.get(space.path("graph")))
+    assert [] == answer["edges"]
+    matrix = ok(
+        http.post(
+            space.path("similarity"),
+            params={"measure": "kappa"},
+            json={"models": ["base", "child"]},
+        )
+    )
+    assert None is matrix["kappa"][0][1]
+    for method in ("similarity", "idf", "cover"):
+        asked = {"model": "base", "method": method}
+        assert http.get(space.path("donors"), params=asked).status_code in {200, 422}

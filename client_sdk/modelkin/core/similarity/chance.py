@@ -44,7 +44,7 @@ def expected_similarities(ours: Counts, theirs: Counts | Sequence[Counts], sizes
         sizes: n_t, shape ``(tensors,)``; a tensor without parameters counts nothing.
 
     Returns:
-        Shape ``(n,)``, 0 to 1.
+        Shape ``(n,)``, 0 to 1; NaN where neither has an index.
     """
     shares = _shares(ours, sizes)
     total = float(ours.sum())
@@ -52,7 +52,9 @@ def expected_similarities(ours: Counts, theirs: Counts | Sequence[Counts], sizes
     step = max(1, _VALUES_AT_A_TIME // max(1, sizes.size))
     for begin in range(0, len(theirs), step):
         others = np.asarray(theirs[begin : begin + step], np.float64)
-        found[begin : begin + step] = 2.0 * (others @ shares) / (total + others.sum(axis=1))
+        totals = total + others.sum(axis=1)
+        totals[totals == 0] = np.nan
+        found[begin : begin + step] = 2.0 * (others @ shares) / totals
     return found
 
 
