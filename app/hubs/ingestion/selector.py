@@ -7,15 +7,17 @@ a space of its base and targets.
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from app.hubs.ingestion.checkpoint_fetcher import Counter, revision_label
+from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, Counter, revision_label
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import PlannedSize, Sizes, select
 from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget
 from app.hubs.ingestion.stored_models import require_free
+from app.hubs.ingestion.tables import tables_of_two_values
 from app.hubs.records import ImportanceName
 from app.infra.db.database import Database, Reader
 from modelkin.checkpoints import Adapter, Checkpoint, rounding_note, weights_digest
@@ -83,8 +85,35 @@ class SupportSelector:
         source = made.source
         return self._resolver.exclude(source.tenant, source.space, source.exclude)
 
+    def without_tables(
+        self, fetching: CheckpointFetcher, checkpoint: Checkpoint, made: IngestResult
+    ) -> tuple[Checkpoint, tuple[str, ...]]:
+        """Leave out the masks and one-hot tables of a checkpoint, and so of its base; return them.
+
+        A space that has them keeps them: its supports were selected beside them.
+        """
+        if isinstance(checkpoint, Adapter):
+            return checkpoint, ()
+        found = tables_of_two_values(checkpoint.tensors)
+        if not found or len(found) == len(checkpoint.tensors):
+            return checkpoint, ()
+        source = made.source
+        with self._database.reading() as session:
+            target = self._resolver.find(
+                session, source.tenant, source.space, checkpoint.layout, source.exclude
+            )
+        if target.space is not None:
+            return checkpoint, ()
+        fetching.exclude = (*fetching.exclude, *map(glob.escape, found))
+        return checkpoint.without(found), found
+
     def select(
-        self, checkpoint: Checkpoint, base: Checkpoint | None, made: IngestResult, count: Counting
+        self,
+        checkpoint: Checkpoint,
+        base: Checkpoint | None,
+        made: IngestResult,
+        count: Counting,
+        tables: tuple[str, ...] = (),
     ) -> Selection:
         """Select the supports of a checkpoint; their spaces are created once all are selected.
 
@@ -94,6 +123,7 @@ class SupportSelector:
                 adapters.
             made: the findings about the model.
             count: a function that is called as the checkpoint is read.
+            tables: the tables that the checkpoint is without.
 
         Raises:
             SpaceMismatch: a space holds supports of another kind, base or layout.
@@ -106,7 +136,7 @@ class SupportSelector:
             if isinstance(checkpoint, Adapter):
                 main, parts = self._plan_adapter(checkpoint, made)
             else:
-                main, parts = self._plan(checkpoint, base, made, count)
+                main, parts = self._plan(checkpoint, base, made, count, tables)
             chosen, reason = _select_supports(checkpoint, base, made, parts, count)
             models = []
             for part, support in chosen:
@@ -121,17 +151,24 @@ class SupportSelector:
                 rounding = rounding_note(checkpoint, base) if base is not None and differs else None
                 sizes = [part.size.note for part, _ in chosen if part.size.note is not None]
                 names = correspond(checkpoint.layout, main.layout).note
-                notes = dict.fromkeys([*([] if names is None else [names]), *sizes])
+                left_out = _table_notes(tables)
+                notes = dict.fromkeys([*left_out, *([] if names is None else [names]), *sizes])
                 return Selection(tuple(models), reason, rounding, tuple(notes))
 
     def _plan(
-        self, checkpoint: Checkpoint, base: Checkpoint | None, made: IngestResult, count: Counting
+        self,
+        checkpoint: Checkpoint,
+        base: Checkpoint | None,
+        made: IngestResult,
+        count: Counting,
+        tables: tuple[str, ...],
     ) -> tuple[SpaceTarget, list[_Part]]:
         """The space of the layout, and the supports to be selected."""
         source, parts = made.source, []
+        exclude = (*source.exclude, *map(glob.escape, tables))
         with self._database.reading() as session:
             main = self._resolver.find(
-                session, source.tenant, source.space, checkpoint.layout, source.exclude
+                session, source.tenant, source.space, checkpoint.layout, exclude
             )
             if source.importance != "delta":
                 main.require(_WEIGHT)
@@ -221,3 +258,11 @@ def _difference_importance(base: Checkpoint, layout: Layout, made: IngestResult)
     name = f"{made.base.revision.model_name}@{digest}"
     note = f"differences from {revision_label(made.base.revision)}"[:MAX_NOTE_LENGTH]
     return Importance("delta", name if len(name) <= MAX_BASE_LENGTH else digest, note)
+
+
+def _table_notes(tables: tuple[str, ...]) -> list[str]:
+    """The note for tables that are left out; none without any."""
+    if not tables:
+        return []
+    what = "a tensor of two values" if len(tables) == 1 else f"{len(tables)} tensors of two values"
+    return [f"left out {what}, as masks are, which no training changed: {tables[0]!a}"]

@@ -258,12 +258,13 @@ class IngestionService:
             )
             checkpoint = fetching.fetch(made.revision, "model")
             made = replace(made, weights=_weights(checkpoint, progress))
+            checkpoint, tables = self._selector.without_tables(fetching, checkpoint, made)
             fetching.on_progress = partial(downloaded, "its base")
             if isinstance(checkpoint, Adapter):
                 made, base = with_targets(fetching, made, checkpoint), None
             else:
                 made, base = _with_base(fetching, made, checkpoint)
-            selection = self._selector.select(checkpoint, base, made, progress)
+            selection = self._selector.select(checkpoint, base, made, progress, tables)
         progress(0, 0, "storing")
         rounding = [] if selection.rounding is None else [selection.rounding]
         notes = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -92,6 +92,13 @@ class Checkpoint:
         found.require_equal("the file", "the layout")
         remarks = self.remarks if found.note is None else (*self.remarks, found.note)
         return replace(self, tensors=tuple(pieces(self.tensors, found)), remarks=remarks)
+
+    def without(self, names: Collection[str]) -> Checkpoint:
+        """The checkpoint without some tensors, which count as excluded."""
+        if not names:
+            return self
+        kept = tuple(tensor for tensor in self.tensors if tensor.name not in names)
+        return replace(self, tensors=kept, excluded=tuple(sorted({*self.excluded, *names})))
 
     def beside(self, other: Checkpoint) -> tuple[Checkpoint, Checkpoint]:
         """The two with the same tensors in one order, piece by piece, of what both have."""
