@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
-POSITIONS = 1 << 20
+POSITIONS = 1 << 18
 """Entries of all tensors that are looked at, about."""
 _MIN_POSITIONS, _MAX_ROWS_SIZE = 1 << 10, 1 << 15
 """The fewest entries of a tensor, and of its two rows at most: a regular table repeats them."""

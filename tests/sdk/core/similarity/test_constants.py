@@ -12,7 +12,7 @@ from modelkin import Layout, Support, select_support
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.constants import ConstantFinder, Witness
 from modelkin.core.similarity.regularity import is_regular
-from modelkin.core.similarity.tensor_probe import TensorProbe
+from modelkin.core.similarity.tensor_probe import POSITIONS, TensorProbe
 from tests.support.models.planted_tables import TABLES, drifted, network, support_of
 from tests.support.models.planted_tensors import CONSTANTS, LAYOUT, children, strangers
 
@@ -23,7 +23,7 @@ def named(
     supports: Sequence[Support],
     layout: Layout = LAYOUT,
     families: Sequence[Hashable] | None = None,
-    positions: int = 1 << 20,
+    positions: int = POSITIONS,
 ) -> set[str]:
     """The tensors that the models show to be constant; each is of a family of its own."""
     probe = TensorProbe.of(layout, positions)
