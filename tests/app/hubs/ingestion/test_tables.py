@@ -10,7 +10,7 @@ import pytest
 from app.hubs.ingestion.tables import tables_of_two_values
 from modelkin.checkpoints import open_checkpoint
 from tests.support.app.harness import AppHarness
-from tests.support.models.checkpoints import random_tensors, safetensors, sister_of
+from tests.support.models.checkpoints import Tensors, random_tensors, safetensors, sister_of
 from tests.support.models.planted_tables import TABLES
 from tests.support.servers.fake_huggingface import Hub
 
@@ -20,7 +20,7 @@ MASK = np.tril(np.ones((64, 64), np.float32))
 def test_two_values_in_order_are_a_table(tmp_path: Path) -> None:
     """In any dtype and of any two values; what is trained to two, or holds one or more, is none."""
     rng = np.random.default_rng(1)
-    tables = {
+    tables: Tensors = {
         "mask": MASK,
         "half": (MASK * -1e4).astype(np.float16),
         "batched": np.broadcast_to(MASK, (40, 64, 64)).copy(),
@@ -28,7 +28,7 @@ def test_two_values_in_order_are_a_table(tmp_path: Path) -> None:
     }
     broken = np.broadcast_to(MASK, (80, 64, 64)).copy()
     broken[-1, -1, -1] = 0.5
-    others = {
+    others: Tensors = {
         "binary": np.where(rng.random((64, 64)) < 0.5, 0.1, -0.1).astype(np.float32),
         "ternary": rng.integers(-1, 2, (64, 64)).astype(np.float32),
         "ones": np.ones(2048, np.float32),
