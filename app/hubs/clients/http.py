@@ -7,6 +7,7 @@ decided by the egress client.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +21,7 @@ import httpx
 
 from app.hubs.clients.answers import path_of, read_answer
 from app.hubs.clients.download import Download, writing
+from app.hubs.clients.pauses import Pauses
 from app.hubs.clients.protocol import HubFile, Received
 from app.infra.egress.client import Egress, EgressRefused
 from app.infra.egress.limits import Patience
@@ -82,6 +84,7 @@ class HubHttpClient:
         refusal: a function that interprets the hub's refusals.
         before_request: a function that is called before every request; an error that it raises ends
             the work.
+        pauses: the pauses of all clients of the process; None for those of this one alone.
 
     Raises:
         HubForbidden: the authorization cannot be sent; the message does not show it.
@@ -96,6 +99,7 @@ class HubHttpClient:
         limits: TransferLimits,
         refusal: Refusal,
         before_request: Callable[[], None] = lambda: None,
+        pauses: Pauses | None = None,
     ) -> None:
         self.base = base.rstrip("/")
         self.host = urlsplit(self.base).netloc.rpartition("@")[2]
@@ -105,6 +109,8 @@ class HubHttpClient:
         self._limits = limits
         self._refusal = refusal
         self._before_request = before_request
+        self._pauses = Pauses() if pauses is None else pauses
+        self._limited = web_origin(self.base), self._authorization
         self._end = time.monotonic() + limits.total
 
     @property
@@ -192,8 +198,8 @@ class HubHttpClient:
         for _ in range(MAX_ATTEMPTS - 1):
             try:
                 return self._continue(url, download, target)
-            except HubUnavailable:
-                if not download.size:
+            except HubUnavailable as error:
+                if not download.size or error.retry_after:
                     raise
         return self._continue(url, download, target)
 
@@ -217,6 +223,7 @@ class HubHttpClient:
             for _ in range(_MAX_REDIRECTS):
                 self._before_request()
                 self._require_time()
+                self._require_no_pause()
                 request = self._client.build_request(
                     "GET", url, headers=self._headers(url, headers)
                 )
@@ -255,6 +262,15 @@ class HubHttpClient:
                 f"(MODELKIN_HUB_SYNC_TIMEOUT_SECONDS)"
             )
 
+    def _require_no_pause(self) -> None:
+        """Ask nothing of a hub that limits requests until the time that it has named."""
+        left = self._pauses.left(self._limited)
+        if left:
+            raise HubUnavailable(
+                f"{self.host} limits requests, and asks to wait {math.ceil(left)} s",
+                retry_after=left,
+            )
+
     def _next(self, url: str, location: str) -> str:
         try:
             target = urljoin(url, location)
@@ -282,6 +298,8 @@ class HubHttpClient:
             return
         if status >= 500 or status in _TRANSIENT:
             wait = asked_wait(response) or 0.0
+            if status == httpx.codes.TOO_MANY_REQUESTS and wait:
+                self._pauses.note(self._limited, wait)
             raise HubUnavailable(
                 answers + (f", and asks to wait {wait:.0f} s" if wait else ""),
                 retry_after=wait,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from app.hubs.clients.http import HubHttpClient, TransferLimits
+from app.hubs.clients.pauses import Pauses
 from app.hubs.clients.protocol import Hub, HubSource
 from app.hubs.kinds import HUB_KINDS
 from app.infra.egress.client import Egress
@@ -25,6 +26,7 @@ class HubRegistry:
     def __init__(self, egress: Egress, limits: TransferLimits) -> None:
         self._egress = egress
         self.limits = limits
+        self._pauses = Pauses()
 
     @contextmanager
     def hub_of(
@@ -59,4 +61,5 @@ class HubRegistry:
             limits=self.limits,
             refusal=kind.refusal,
             before_request=before_request,
+            pauses=self._pauses,
         )
