@@ -35,6 +35,8 @@ _MAX_SOURCES_PER_TICK = 100
 _MAX_UNLISTED = 1000
 """The most unlisted models that a poll looks up one by one; beyond it, a random sample."""
 _DELETED: Final = {"outcome": "ignored", "reason": "the source was deleted"}
+_MAX_NAMED, _MAX_SHOWN = 20, 200
+"""Names that cannot be kept and that are shown all the same, and characters of each."""
 _BATCH_SIZE = 100
 """Sync jobs that one transaction enqueues, so that others may write in between."""
 
@@ -51,6 +53,7 @@ class ListingDiff:
         unlisted: names of stored models that the previous listing lacked, too: the poll looks up
             each.
         unnamable: the number of models whose names are invalid here.
+        unnamable_models: the first of them, each with the reason.
     """
 
     models: int = 0
@@ -61,6 +64,7 @@ class ListingDiff:
     tags: dict[str, str] = field(default_factory=dict)
     unlisted: list[str] = field(default_factory=list)
     unnamable: int = 0
+    unnamable_models: dict[str, str] = field(default_factory=dict)
 
     def to_sync(self) -> Iterator[tuple[str, str | None]]:
         """The models to synchronize, with their listed revisions."""
@@ -68,10 +72,11 @@ class ListingDiff:
         yield from self.changed.items()
         yield from ((name, None) for name in self.gone)
 
-    def to_json(self) -> dict[str, int]:
-        """The counts, for people."""
+    def to_json(self) -> dict[str, Any]:
+        """The counts, and the first names that cannot be kept, for people."""
         counts = {name: len(getattr(self, name)) for name in ("new", "changed", "gone")}
-        return {"models": self.models, **counts, "unnamable": self.unnamable}
+        named = {"unnamable_models": self.unnamable_models} if self.unnamable else {}
+        return {"models": self.models, **counts, "unnamable": self.unnamable, **named}
 
 
 class HubPoller:
@@ -207,6 +212,8 @@ def compare(
         decision = _decide(source, line, before)
         if decision is _Decision.COUNT_UNNAMABLE:
             found.unnamable += 1
+            if len(found.unnamable_models) < _MAX_NAMED:
+                found.unnamable_models[line.name[:_MAX_SHOWN]] = unnamable(line.name) or ""
         elif decision is not _Decision.SKIP:
             listed.add(line.name)
             _note(found, line, before, decision)
