@@ -88,6 +88,7 @@ def _finding(lineage: Lineage) -> LineageFinding:
         verdict=lineage.verdict,
         reason=lineage.reason,
         declared_base=lineage.declared_base,
+        declared_bases=tuple(each.base_model for each in lineage.declared_bases),
         likely_base=lineage.likely_base,
         similarity=None if shown is None else shown.similarity,
         kappa=None if shown is None else shown.kappa,

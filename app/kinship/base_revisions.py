@@ -76,7 +76,11 @@ class BaseRevisions:
 
 def pin_of(model: ModelRecord, base: ModelRecord) -> Pin | None:
     """The revision of its base that a model pins; None where it pins none."""
-    pinned = hub_of(model).get("base_revision")
+    hub = hub_of(model)
+    several = hub.get("base_revisions")
+    pinned = hub.get("base_revision") if len(model.bases) == 1 else None
+    if isinstance(several, dict):
+        pinned = several.get(base.name, pinned)
     if not isinstance(pinned, str):
         return None
     contents = hub_of(base).get("contents")

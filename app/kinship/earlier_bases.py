@@ -53,27 +53,32 @@ class EarlierBases:
     ) -> EarlierJudgement | None:
         """The judgement by an earlier revision of the base; None where the present one decides.
 
-        A pinned revision decides alone where it is kept. Else the nearest of all that are kept
-        does, unless the present one confirms the base; and a revision that cannot be compared
-        leaves it open, since the model may be made from that.
+        A pinned revision decides alone, and leaves it open where it is not kept here: no other one
+        stands in for it. Without a pin the nearest of all that are kept decides, unless the present
+        one confirms the base; and a revision that cannot be compared leaves it open, since the
+        model may be made from that.
         """
-        base = models.find_model(session, space, family.declared or "")
+        base = models.find_model(session, space, measured.declared or "")
         if base is None or measured.base is None:
             return None
         pin = pin_of(model, base)
         number = None if pin is None else pin.number
+        if pin is not None and number is None:
+            return _unknown(measured, pin)
         if number == base.revision or (number is None and judgement.verdict == "consistent"):
             return None
         least = measured.base.similarity if number is None else -1.0
         revision, subject, compared = self._nearest_earlier(
             session, space, family, base, number, least, deadline
         )
+        if pin is not None and subject is None:
+            return _unknown(measured, pin)
         if subject is not None:
             measured = self._measure_from(session, space, family, measured, subject)
             again = judge_base(measured, family, contradict=True)
             assert again is not None, "the base was measured"
             judgement = again
-        if judgement.verdict == "mismatch" and not _has_compared_all(pin, base.revision, compared):
+        if judgement.verdict == "mismatch" and pin is None and compared < base.revision - 1:
             judgement = Judgement("inconclusive", "changed")
         elif revision is None:
             return None
@@ -120,7 +125,7 @@ class EarlierBases:
         own = found.pop(family.name, None)
         return replace(
             measured,
-            base=measured.base if own is None else replace(own, model=family.declared or ""),
+            base=measured.base if own is None else replace(own, model=measured.declared or ""),
             rivals=[item for item in measured.rivals if item.model in found],
             to_base=found,
         )
@@ -133,16 +138,10 @@ def _note(pin: Pin | None, revision: int | None, present: int) -> str:
     return f"{pinned}the base was compared at {which}, and has {present} revisions"
 
 
-def _has_compared_all(pin: Pin | None, present: int, compared: int) -> bool:
-    """Whether every earlier revision of the base that the model may be made from was compared.
-
-    A pinned revision with an unknown number may not be among the compared revisions.
-
-    Args:
-        pin: the revision that the model names.
-        present: the number of the base's present revision; the first is 1.
-        compared: the number of earlier revisions that were compared.
-    """
-    if pin is None:
-        return compared == present - 1
-    return pin.number is not None and compared == 1
+def _unknown(measured: Measurements, pin: Pin) -> EarlierJudgement:
+    """The judgement where the pinned revision cannot be compared: nothing is said."""
+    note = (
+        f"the model names revision {pin.text!r} of its base, which is not among those kept here: "
+        f"the present one was compared, which says nothing of that one"
+    )
+    return EarlierJudgement(measured, Judgement("inconclusive", "pinned"), None, note)

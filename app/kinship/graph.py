@@ -233,7 +233,9 @@ def _to_candidate(node: repository.Node) -> Candidate:
 
 
 def _node(node: repository.Node) -> GraphNode:
-    return GraphNode(node.name, node.kind, node.support_size, node.tags, node.base_model)
+    return GraphNode(
+        node.name, node.kind, node.support_size, node.tags, node.base_model, node.base_models
+    )
 
 
 def _similarity_by_chance(

@@ -9,18 +9,21 @@ so, and contradict nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from app.hubs.ingestion.stored_models import hub_of
 from app.infra.db.database import Reader
 from app.infra.deadlines import NEVER, Deadline
 from app.kinship.base_revisions import BaseRevisions
-from app.kinship.earlier_bases import EarlierBases, EarlierJudgement
+from app.kinship.declared_bases import BaseJudge, JudgedBase, deciding
 from app.kinship.family import Family
 from app.kinship.lineage_comparer import LineageComparer, require_time
 from app.kinship.lineage_summary import summary_of
-from app.kinship.measurements import Measurements, judge_base, kin_of
+from app.kinship.measurements import Measurements, kin_of
 from app.kinship.neighborhood import Neighborhood, scan_neighborhood
 from app.models.catalog.reader import ModelReader, Subject
+from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.index.registry import IndexRegistry
 from app.models.spaces.records import SpaceRecord
@@ -73,7 +76,7 @@ class LineageService:
         self._constants = constants
         self._reader = reader
         self._comparer = LineageComparer(comparer)
-        self._earlier_bases = EarlierBases(self._comparer, base_revisions)
+        self._judge = BaseJudge(reader, self._comparer, base_revisions)
         self._search = search
         self._indexes = indexes
 
@@ -90,26 +93,23 @@ class LineageService:
         require_time(deadline)
         subject = self._reader.stored_subject(session, space, name)
         assert subject.model is not None
-        declared = subject.model.base_model
+        model = subject.model
         constants = self._find_constants(session, space, subject)
         near = self._search.neighbors(session, space, subject, k=_MAX_INSPECTED)
         require_time(deadline)
-        family = Family.of(session, space, name, declared, [item.model for item in near])
+        family = Family.of(session, space, name, model.bases, [item.model for item in near])
         neighborhood = scan_neighborhood(self._indexes, session, space, subject, constants)
-        measured = self._measure(session, space, family, near.items, neighborhood)
+        background = _background(session, space, neighborhood, family)
+        bases = self._judge.judge(session, space, model, family, near.items, background, deadline)
         require_time(deadline)
         is_differences = space.importance.kind == "delta"
-        judgement = judge_base(measured, family, contradict=not is_differences)
-        earlier: EarlierJudgement | None = None
-        if judgement is not None and not is_differences:
-            earlier = self._earlier_bases.judge(
-                session, space, subject.model, family, measured, judgement, deadline
-            )
-        if earlier is not None:
-            measured, judgement = earlier.measured, earlier.judgement
-        unseen = bool(constants) and measured.base is not None and measured.base.kappa is None
-        if judgement is not None and unseen and not is_differences:
-            judgement = Judgement("inconclusive", "unclear")  # constants may be all that they share
+        if is_differences:
+            bases = [_of_differences(space, model, base) for base in bases]
+        else:
+            bases = [replace(base, judgement=_seen(base, constants)) for base in bases]
+        decided = deciding(bases)
+        measured, judgement = decided.measured, decided.judgement
+        declared = measured.declared
         verdict = lineage_verdict(
             judgement, declared=declared is not None, circular=_leads_back(family)
         )
@@ -120,81 +120,58 @@ class LineageService:
             likely = rival.model
         elif not is_differences:
             likely = _likely_base(session, space, family, measured, neighborhood, verdict)
-        background = measured.background
+        usual = measured.background
         lineage = Lineage(
             model=name,
             verdict=verdict,
             reason=reason,
             summary="",
             declared_base=declared,
+            declared_bases=tuple(each.shown for each in bases if each.measured.declared),
+            base_relation=model.base_relation,
             likely_base=likely,
             base=_kin(measured.base, measured, family),
-            base_revision=None if earlier is None else earlier.revision,
+            base_revision=decided.revision,
             rival=_kin(rival, measured, family),
             kin=tuple(kin_of(item, measured, family) for item in near[:_MAX_RETURNED]),
-            usual=SimilarityBaseline(background.mean, background.deviation, background.models),
-            limit=background.limit,
-            chain=tuple(self._links(session, space, family, measured.base, deadline)),
+            usual=SimilarityBaseline(usual.mean, usual.deviation, usual.models),
+            limit=usual.limit,
+            chain=tuple(self._links(session, space, family, bases, deadline)),
             cycle=family.cycle,
             note=_NOTES.get(space.importance.kind, space.note),
             constant_tensors=constants.names,
         )
-        sizes = _of_two_sizes(session, space, subject.model.support_size, declared)
-        past = None if earlier is None else earlier.note
-        said = [past, None if is_differences else sizes, _NOTES.get(space.importance.kind)]
-        said.append(_left_out(constants, unseen=unseen))
+        sizes = _of_two_sizes(session, space, model.support_size, declared)
+        said = [decided.note, None if is_differences else sizes, _NOTES.get(space.importance.kind)]
+        said.append(_left_out(constants, unseen=_is_unseen(decided, constants)))
         return summary_of(lineage, said, of_data=space.importance.kind in _OF_DATA)
 
     def _find_constants(self, session: Reader, space: SpaceRecord, subject: Subject) -> Constants:
-        """The tensors that are left out; the model and its declared base may show them alone."""
-        subjects = [subject]
-        declared = None if subject.model is None else subject.model.base_model
-        if declared is not None and candidates_by_name(session, space, [declared]):
-            subjects.append(self._reader.stored_subject(session, space, declared))
-        return self._constants.of(session, space, *subjects)
-
-    def _measure(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        family: Family,
-        near: Sequence[Neighbor],
-        neighborhood: Neighborhood,
-    ) -> Measurements:
-        """Compare the model with its base, and its rivals with that."""
-        declared, base, to_base = family.declared, None, dict[str, Neighbor]()
-        rivals = [item for item in near if family.relation(item.model) in {None, "ancestor"}]
-        if declared is not None and declared != family.name and declared in family.bases:
-            subject = self._reader.stored_subject(session, space, family.name)
-            base = self._comparer.compare(session, space, subject, [declared]).get(declared)
-        if base is not None and declared is not None:
-            subject = self._reader.stored_subject(session, space, declared)
-            to_base = self._comparer.compare(
-                session, space, subject, [item.model for item in rivals]
-            )
-            rivals = [item for item in rivals if item.model in to_base]
-        background, unrelated = _background(session, space, neighborhood, family)
-        is_weights = space.importance.kind == "weight"
-        return Measurements(is_weights, near, base, rivals, to_base, background, unrelated)
+        """The tensors that are left out; the model and its declared bases may show them alone."""
+        declared = () if subject.model is None else subject.model.bases
+        stored = [found.name for found in candidates_by_name(session, space, declared)]
+        bases = (self._reader.stored_subject(session, space, name) for name in stored)
+        return self._constants.of(session, space, subject, *bases)
 
     def _links(
         self,
         session: Reader,
         space: SpaceRecord,
         family: Family,
-        first: Neighbor | None,
+        bases: Sequence[JudgedBase],
         deadline: Deadline,
     ) -> list[LineageLink]:
         """Return the declared bases, each with its similarity to the model that declares it.
 
         Args:
-            first: the declared base of the model itself, measured already.
+            bases: the declared bases of the model itself, measured already.
             deadline: the time after which the lineage is refused.
         """
         links = []
+        first = {each.measured.declared: each.measured.base for each in bases}
         for model, base in family.chain:
             require_time(deadline)
-            found = first
+            found = first.get(base)
             if model != family.name:
                 subject = self._reader.stored_subject(session, space, model)
                 found = self._comparer.compare(session, space, subject, [base]).get(base)
@@ -210,6 +187,19 @@ class LineageService:
                 )
             )
         return links
+
+
+def _is_unseen(base: JudgedBase, constants: Constants) -> bool:
+    """Whether a base may share constants alone with the model, as far as can be compared."""
+    found = base.measured.base
+    return bool(constants) and found is not None and found.kappa is None
+
+
+def _seen(base: JudgedBase, constants: Constants) -> Judgement | None:
+    """The judgement of a base; it stays open where constants may be all that the two share."""
+    if base.judgement is None or not _is_unseen(base, constants):
+        return base.judgement
+    return Judgement("inconclusive", "unclear")
 
 
 def _left_out(constants: Constants, *, unseen: bool) -> str | None:
@@ -249,9 +239,19 @@ def _background(
     background = neighborhood.background(unrelated=True, without=relatives)
     if background.models >= MIN_BACKGROUND_MODELS:
         return background, True
-    declared = [] if family.declared is None else [family.declared]
-    base = [candidate.id for candidate in candidates_by_name(session, space, declared)]
+    base = [each.id for each in candidates_by_name(session, space, family.declared)]
     return neighborhood.background(unrelated=True, without=base), False
+
+
+def _of_differences(space: SpaceRecord, model: ModelRecord, base: JudgedBase) -> JudgedBase:
+    """A declared base that a space holds differences from, so that it need not be in the space."""
+    if base.judgement is not None or base.measured.declared is None:
+        return base
+    stated = (space.importance.base or "").rpartition("@")[0]
+    taken = str(hub_of(model).get("base")).rpartition("@")[0] or hub_of(model).get("base")
+    if base.measured.declared not in {stated, taken}:
+        return base
+    return replace(base, judgement=Judgement("inconclusive", "differences"))
 
 
 def _leads_back(family: Family) -> bool:

@@ -22,7 +22,7 @@ def summary_of(
         of_data: whether near models of the space have similar data, and may be made from anything.
     """
     say = _UNJUDGED.get(lineage.verdict) or _JUDGED[lineage.reason or ""]
-    words = say(lineage)
+    words = say(lineage) + _of_several(lineage)
     if lineage.likely_base is not None and lineage.reason != "rival":
         means = (
             "its data are similar" if of_data else "it may be the base, or be made from this model"
@@ -31,6 +31,15 @@ def summary_of(
     for caveat in filter(None, caveats):
         words += f" {caveat[0].upper()}{caveat[1:]}."
     return replace(lineage, summary=words)
+
+
+def _of_several(lineage: Lineage) -> str:
+    """The verdicts on the other bases of a model that declares several."""
+    others = [each for each in lineage.declared_bases if each.base_model != lineage.declared_base]
+    if not others or lineage.verdict == "cycle":
+        return ""
+    said = ", ".join(f"{each.base_model!r}: {_VERDICT_WORDS[each.verdict]}" for each in others)
+    return f" It declares {len(others) + 1} bases. Of the others, {said}."
 
 
 def _similarity_text(kin: Kin | None) -> str:
@@ -126,9 +135,21 @@ def _farther(lineage: Lineage) -> str:
 
 
 def _differences(lineage: Lineage) -> str:
+    if lineage.base is None:
+        return (
+            f"This space holds differences from {lineage.declared_base!r}, the declared base. They "
+            f"cannot contradict it."
+        )
     return (
         f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)} "
         f"here, and differences cannot contradict it."
+    )
+
+
+def _pinned(lineage: Lineage) -> str:
+    return (
+        f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, "
+        f"and the revision of it that this model names cannot be compared."
     )
 
 
@@ -163,6 +184,12 @@ def _unclear(lineage: Lineage) -> str:
     )
 
 
+_VERDICT_WORDS: Mapping[str, str] = {
+    "consistent": "consistent",
+    "mismatch": "contradicted",
+    "inconclusive": "open",
+    "unknown_base": "not in this space",
+}
 _UNJUDGED: Mapping[str, Callable[[Lineage], str]] = {
     "undeclared": _undeclared,
     "unknown_base": _unknown,
@@ -181,4 +208,5 @@ _JUDGED: Mapping[str, Callable[[Lineage], str]] = {
     "few": _few,
     "unclear": _unclear,
     "changed": _changed,
+    "pinned": _pinned,
 }

@@ -26,6 +26,7 @@ class Measurements:
     """The similarities of the models around a model.
 
     Attributes:
+        declared: the declared base; None without one.
         weights: whether the space is of weights, so that kappa decides first.
         near: the nearest models, the nearest first.
         base: the declared base; None if it is not in the space.
@@ -36,6 +37,7 @@ class Measurements:
         unrelated: whether the background is that of the strangers.
     """
 
+    declared: str | None
     weights: bool
     near: Sequence[Neighbor]
     base: Neighbor | None
@@ -49,14 +51,16 @@ class Measurements:
         kappa = item.kappa if self.weights else None
         return Estimate(item.similarity, item.standard_error, kappa)
 
-    def standing_out(self, background: Background, bases: Mapping[str, str | None]) -> str | None:
+    def standing_out(
+        self, background: Background, bases: Mapping[str, Sequence[str]]
+    ) -> str | None:
         """The nearest rival that stands out from a background, or a base of it that is as near.
 
         Fine-tunes of one base are about as near to each other as to the base.
 
         Args:
             background: the background of unrelated models.
-            bases: the declared base of every model that was read.
+            bases: the declared bases of every model that was read.
         """
         out = {
             item.model: item.similarity
@@ -67,9 +71,10 @@ class Measurements:
         seen: set[str] = set()
         while likely is not None and likely not in seen:
             seen.add(likely)
-            base = bases.get(likely)
-            if base in out and out[base] >= out[likely] - SIMILARITY_TOLERANCE:
-                likely = base
+            for base in bases.get(likely, ()):
+                if base in out and out[base] >= out[likely] - SIMILARITY_TOLERANCE:
+                    likely = base
+                    break
         return likely
 
 
@@ -121,9 +126,15 @@ def kin_of(item: Neighbor, measured: Measurements, family: Family) -> Kin:
         standard_error=item.standard_error,
         z_score=measured.background.z_score(item.similarity),
         stands_out=stands_out(measured.estimate(item), measured.background),
-        base_model=family.bases.get(item.model),
+        base_model=_only(family.bases.get(item.model, ())),
+        base_models=family.bases.get(item.model, ()),
         relation=family.relation(item.model),
         to_base=None if to_base is None else to_base.similarity,
         expected=item.expected,
         kappa=item.kappa,
     )
+
+
+def _only(bases: Sequence[str]) -> str | None:
+    """The base of a model that declares one; None of several."""
+    return bases[0] if len(bases) == 1 else None

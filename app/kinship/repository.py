@@ -12,6 +12,7 @@ from sqlalchemy import Text, cast, func, select
 from app.infra.db.database import Reader
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TensorCountsRow
 from app.models.catalog.records import ShownKind
+from app.models.catalog.repositories import bases as declared
 from app.models.catalog.repositories.model_filters import tag_conditions
 from app.models.spaces.records import SpaceRecord
 
@@ -57,6 +58,7 @@ class Node:
     base_model: str | None
     tags: tuple[str, ...]
     tensor_counts: bytes | None
+    base_models: tuple[str, ...] = ()
 
 
 def labelled_models_by_id(
@@ -86,14 +88,15 @@ def labelled_models_by_id(
 
 def declared_bases(
     session: Reader, space: SpaceRecord, names: Iterable[str]
-) -> dict[str, str | None]:
-    """The declared base of each existing model, by name."""
-    found: dict[str, str | None] = {}
+) -> dict[str, tuple[str, ...]]:
+    """The declared bases of each existing model, by name."""
+    found: dict[str, tuple[str, ...]] = {}
     for some in _batches(list(dict.fromkeys(names))):
-        query = select(ModelRow.name, ModelRow.base_model).where(
+        query = select(ModelRow.name, ModelRow.base_model, ModelRow.base_models).where(
             ModelRow.space_id == space.id, ModelRow.name.in_(some)
         )
-        found.update((name, base) for name, base in session.execute(query))
+        for name, base, several in session.execute(query):
+            found[name] = _all_bases(base, several)
     return found
 
 
@@ -112,9 +115,8 @@ def tags_by_name(session: Reader, space: SpaceRecord, names: Iterable[str]) -> d
 
 
 def ids_declaring(session: Reader, space: SpaceRecord, bases: Sequence[str]) -> list[int]:
-    """The ids of the models that declare one of ``bases``."""
-    query = select(ModelRow.id).where(ModelRow.space_id == space.id, ModelRow.base_model.in_(bases))
-    return list(session.scalars(query))
+    """The ids of the models that declare one of ``bases``, maybe beside others."""
+    return declared.ids_declaring(session, space.id, bases)
 
 
 def count_nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> int:
@@ -144,6 +146,7 @@ def nodes(
             ModelRow.digest,
             ModelRow.blob_key,
             ModelRow.base_model,
+            ModelRow.base_models,
             SignatureRow.values,
             TensorCountsRow.counts,
         )
@@ -161,10 +164,16 @@ def nodes(
             digest=row.digest,
             blob_key=row.blob_key,
             base_model=row.base_model,
+            base_models=_all_bases(row.base_model, row.base_models),
             tags=tuple(tags_by_id.get(row.id, ())),
             tensor_counts=row.counts,
         )
         yield node, row.values
+
+
+def _all_bases(base: str | None, several: Sequence[str] | None) -> tuple[str, ...]:
+    """All declared bases of a row: the only one, or several."""
+    return tuple(several or ()) if base is None else (base,)
 
 
 def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from app.infra.http.schemas import ConstantTensors, Estimate, Expected, Kappa, Note, ResponseModel
-from modelkin.core.kinship.lineage import Reason
+from modelkin.core.kinship.lineage import BaseRelation, Reason
 from modelkin.types.kinship import Donors
 from modelkin.types.lineages import Lineage, LineageFinding
 from modelkin.types.paging import Page
@@ -113,7 +113,8 @@ class KinOut(ResponseModel):
     stands_out: bool | None = Field(
         description="beyond what unrelated models have; null where its error allows either"
     )
-    base_model: str | None = Field(description="what it declares itself")
+    base_model: str | None = Field(description="what it declares itself; null of several")
+    base_models: list[str] = Field(description="all that it declares itself")
     relation: Literal["base", "ancestor", "derivative", "sibling"] | None = Field(
         description="what the declared bases make of it"
     )
@@ -130,6 +131,17 @@ class LinkOut(ResponseModel):
     kappa: Kappa
 
 
+class DeclaredBaseOut(ResponseModel):
+    base_model: str
+    verdict: Verdict = Field(description="`unknown_base` where it is not in this space")
+    reason: Reason | None
+    similarity: float | None
+    kappa: Kappa
+    revision: int | None = Field(
+        description="the revision that was compared, where that is an earlier one than the present"
+    )
+
+
 class LineageOut(ResponseModel):
     model: str
     verdict: Verdict
@@ -137,7 +149,16 @@ class LineageOut(ResponseModel):
         description="what decided on the declared base; null where it was not measured"
     )
     summary: str = Field(description="why, for people")
-    declared_base: str | None
+    declared_base: str | None = Field(
+        description="of several the one that decides: the first that is contradicted, else not in "
+        "this space, else left open"
+    )
+    declared_bases: list[DeclaredBaseOut] = Field(
+        description="all declared bases, each judged by itself"
+    )
+    base_relation: BaseRelation | None = Field(
+        description="what the model is said to be of its bases"
+    )
     likely_base: str | None = Field(
         description="the nearest model that stands out; S has no direction, so it may as well be "
         "made from this model"
@@ -156,7 +177,9 @@ class LineageOut(ResponseModel):
         description="the S from which on a model stands out, 1 at most; in a space of weights "
         "kappa decides first: one at .3 or more stands out, and one below .1 does not"
     )
-    chain: list[LinkOut] = Field(description="the declared bases, one after another")
+    chain: list[LinkOut] = Field(
+        description="the declared bases, one after another; of several the first"
+    )
     cycle: bool = Field(description="the chain comes back to where it has been")
     note: Note
     constant_tensors: ConstantTensors
@@ -170,7 +193,8 @@ class LineageFindingOut(ResponseModel):
     model: str
     verdict: Verdict
     reason: Reason | None = Field(description="as in the lineage of the model")
-    declared_base: str | None
+    declared_base: str | None = Field(description="of several the one that decides")
+    declared_bases: list[str] = Field(description="the names of all declared bases")
     likely_base: str | None = Field(
         description="the nearest model that stands out, unless the declared base is confirmed"
     )

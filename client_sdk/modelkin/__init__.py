@@ -87,7 +87,7 @@ if TYPE_CHECKING:
         LearngeneTensor,
         MlflowFile,
     )
-    from modelkin.types.lineages import Kin, Lineage, LineageFinding, LineageLink
+    from modelkin.types.lineages import DeclaredBase, Kin, Lineage, LineageFinding, LineageLink
     from modelkin.types.maps import ModelMap
     from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
     from modelkin.types.models import (
@@ -170,6 +170,7 @@ __all__ = [
     "LearngeneTensor",
     "Lineage",
     "LineageFinding",
+    "DeclaredBase",
     "LineageLink",
     "MediaTypeError",
     "MissingExtra",

@@ -19,6 +19,8 @@ __all__ = [
     "MAX_MODEL_BYTES",
     "MAX_TAGS",
     "MAX_TAG_BYTES",
+    "MAX_BASE_MODELS",
+    "check_base_models",
     "check_model_name",
     "check_space_name",
     "check_tag",
@@ -29,6 +31,8 @@ __all__ = [
 MAX_MODEL_BYTES: Final = 200
 MAX_TAG_BYTES: Final = 100
 MAX_TAGS: Final = 50
+MAX_BASE_MODELS: Final = 32
+"""The most bases of a model: cards of merges name up to twenty."""
 
 _SPACE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _PUNCTUATION = frozenset(" ._-@+:/")
@@ -82,6 +86,28 @@ def check_model_name(name: Any, *, field: str = "model") -> str:
             message = f"segment {position} of model name {_quote(text)} {wrong}"
             raise InvalidName(message, field=field)
     return text
+
+
+def check_base_models(names: Iterable[Any], *, field: str = "base_models") -> tuple[str, ...]:
+    """The declared bases of a model: distinct, in the order given.
+
+    Args:
+        names: at most 32 distinct names of models.
+        field: what the error calls them; a single wrong name is ``base_models[position]``.
+
+    Raises:
+        InvalidName: one of them is not a model's name, there are too many, or one string was given
+            where several are meant.
+    """
+    if isinstance(names, str):
+        message = f"{field} is one string, {_quote(names)}; give a list of strings"
+        raise InvalidName(message, field=field)
+    distinct: dict[str, None] = {}
+    for position, name in enumerate(names):
+        distinct[check_model_name(name, field=f"{field}[{position}]")] = None
+        if len(distinct) > MAX_BASE_MODELS:
+            raise InvalidName(f"a model has at most {MAX_BASE_MODELS} bases", field=field)
+    return tuple(distinct)
 
 
 def check_tag(tag: Any, *, field: str = "tag") -> str:

@@ -35,15 +35,8 @@ from modelkin.types.search import Neighbor, Neighbors, SimilarityMatrix
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 ROW_TYPES = {
     *("BlockAngles", "BulkItem", "BulkResult", "Cluster", "ClusterQuality", "DeliveryAttempt"),
-    *(
-        "Donor",
-        "DonorExplanation",
-        "DuplicateModel",
-        "GraphEdge",
-        "GraphNode",
-        "HttpsFile",
-        "HubFile",
-    ),
+    *("DeclaredBase", "Donor", "DonorExplanation", "GraphEdge", "GraphNode", "HttpsFile"),
+    *("HubFile",),
     *("JobProgress", "Kin", "LearngeneTensor", "LineageLink", "MergeParty", "MlflowFile"),
     *("DuplicateModel", "LineageFinding"),
     *("Neighbor", "Page", "PublicNeighbor", "Revision"),

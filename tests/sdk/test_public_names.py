@@ -16,7 +16,7 @@ PUBLIC = """
     BlockAngles BulkItem
     BulkResult BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
     ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
-    Donors DuplicateModel DuplicateWeights
+    DeclaredBase Donors DuplicateModel DuplicateWeights
     FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
     InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout Learngene LearngeneInfo
     LearngeneMismatch LearngeneTensor Lineage LineageFinding LineageLink MediaTypeError Merge Merged

@@ -39,7 +39,13 @@ GRAPHML = "application/graphml+xml"
 _BYTES_OF_A_NODE, _BYTES_OF_AN_EDGE = 512, 40
 """Memory of a node and of an edge before they are written, which happens while they are sent."""
 _NAMESPACE = "http://graphml.graphdrawing.org/xmlns"
-_NODE_KEYS = {"kind": "string", "support_size": "long", "tags": "string", "base_model": "string"}
+_NODE_KEYS = {
+    "kind": "string",
+    "support_size": "long",
+    "tags": "string",
+    "base_model": "string",
+    "base_models": "string",
+}
 _EDGE_KEYS = {
     "similarity": "double",
     "standard_error": "double",
@@ -54,7 +60,8 @@ class NodeOut(BaseModel):
     kind: str
     support_size: int
     tags: list[str]
-    base_model: str | None
+    base_model: str | None = Field(description="the declared base; null where there are several")
+    base_models: list[str] = Field(description="all declared bases")
 
 
 class EdgeOut(BaseModel):
@@ -201,6 +208,8 @@ def _node_lines(graph: Graph) -> Iterator[str]:
         data += _data("tags", ",".join(node.tags))
         if node.base_model is not None:
             data += _data("base_model", node.base_model)
+        if node.base_models:
+            data += _data("base_models", ",".join(node.base_models))
         yield f"<node id={quoteattr(node.model)}>{data}</node>"
 
 

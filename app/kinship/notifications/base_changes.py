@@ -39,15 +39,14 @@ class BaseChanges:
             event: an event about the model.
             model: a model with a declared base.
         """
-        base = model.base_model
-        if base is None or not event_repository.is_pending(
-            session, event.space_id, base, SUPPORT_STORED
-        ):
-            return False
         space = spaces.find_space_by_id(session, event.space_id)
         if space is None:
             return False
-        return model.id in _checked_ids(session, space, base)
+        return any(
+            event_repository.is_pending(session, event.space_id, base, SUPPORT_STORED)
+            and model.id in _checked_ids(session, space, base)
+            for base in model.bases
+        )
 
     def write(self, session: Writer, event: Event, base: ModelRecord) -> None:
         """Write the events of the models that declare a base whose content is new."""

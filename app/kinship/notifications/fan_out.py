@@ -234,7 +234,7 @@ class EventFanOut:
         if event.type == SUPPORT_STORED and not event.neighbors_compared:
             compared, notices = self._neighbors(space, event, model, here)
         interested = [s for s in here if matches(s, event, LINEAGE_MISMATCH)]
-        if interested and model.base_model is not None:
+        if interested and model.bases:
             with self._database.reading() as session:
                 later = event_repository.is_followed(session, event)
                 later = later or self._base_changes.is_due_later(session, event, model)
@@ -283,6 +283,7 @@ class EventFanOut:
             "revision": model.revision,
             "version": model.version,
             "declared_base": found.declared_base,
+            "declared_bases": [each.base_model for each in found.declared_bases],
             "similarity": None if found.base is None else found.base.similarity,
             "likely_base": found.likely_base,
             "summary": found.summary,

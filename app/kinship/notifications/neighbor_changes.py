@@ -232,7 +232,7 @@ def _describe(
 ) -> tuple[Change, ...]:
     """The neighbours with their declared relation to the model, and their tags."""
     names = [item.model for item in items]
-    family = Family.of(session, space, model.name, model.base_model, names)
+    family = Family.of(session, space, model.name, model.bases, names)
     tags = tags_by_name(session, space, names)
     return tuple(
         replace(

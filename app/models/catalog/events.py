@@ -25,7 +25,7 @@ def supports_stored(
 
 def base_declared(outbox: Outbox, session: Writer, space: SpaceRecord, model: ModelRecord) -> None:
     """Write that a model is said to be made from another base than before."""
-    if model.base_model is not None and model.kind == "support":
+    if model.bases and model.kind == "support":
         _add(outbox, session, space, DECLARED, [model])
 
 

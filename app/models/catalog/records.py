@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from modelkin.core.kinship.lineage import BaseRelation
+
 __all__ = [
+    "DeclaredBases",
     "EVERY_MODEL",
     "MAX_ATTRIBUTE_FILTERS",
     "ModelFilter",
@@ -53,6 +56,29 @@ MAX_ATTRIBUTE_FILTERS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredBases:
+    """The models that a model is said to be made from.
+
+    Attributes:
+        names: their names, in the order of the declaration, each once.
+        relation: what the model is said to be of them; None where that is not stated.
+    """
+
+    names: tuple[str, ...] = ()
+    relation: BaseRelation | None = None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """The columns of a model's row. The older one has the name of an only base."""
+        several = len(self.names) > 1
+        return {
+            "base_model": None if several or not self.names else self.names[0],
+            "base_models": list(self.names) if several else None,
+            "base_relation": self.relation if self.names else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRecord:
     """A model as stored in the database; its support is in the blob ``blob_key``."""
 
@@ -75,6 +101,19 @@ class ModelRecord:
     content_id: int = 0
     """A new random id for every content; 0 for a signature without a sketch."""
     tags: tuple[str, ...] = field(default=())
+    base_models: tuple[str, ...] = ()
+    """The declared bases where they are several; ``base_model`` is None then."""
+    base_relation: BaseRelation | None = None
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """All declared bases, in order."""
+        return tuple(self.base_models) if self.base_model is None else (self.base_model,)
+
+    @property
+    def declared(self) -> DeclaredBases:
+        """The declared bases, and what the model is said to be of them."""
+        return DeclaredBases(self.bases, self.base_relation)
 
     @property
     def attributes(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field
@@ -11,10 +12,14 @@ from pydantic_core import to_json
 
 from app.infra.http.requests.preconditions import entity_tag
 from app.infra.http.schemas import RequestModel, ResponseModel, Text, finite_numbers
-from app.models.catalog.records import ModelRecord
+from app.models.catalog.records import DeclaredBases, ModelRecord
+from app.models.catalog.writer import BaseChange
 from app.models.spaces.origins import StatedOrigin, unchecked_note
 from app.models.spaces.records import SpaceRecord
+from modelkin._validation import check_base_models, check_model_name
+from modelkin.core.kinship.lineage import BaseRelation
 from modelkin.errors import InvalidParameter
+from modelkin.types.paging import UNCHANGED, Unchanged
 
 __all__ = [
     "BatchLineIn",
@@ -38,6 +43,8 @@ _EXAMPLE: Final[dict[str, Any]] = {
     "attributes": {"task": "digits"},
     "source": None,
     "base_model": "org/base",
+    "base_models": ["org/base"],
+    "base_relation": "finetune",
     "verified": True,
     "created_at": "2026-05-04T10:00:00Z",
     "updated_at": "2026-05-04T10:00:00Z",
@@ -59,7 +66,11 @@ class ModelOut(ResponseModel):
     tags: list[str]
     attributes: dict[str, Any]
     source: str | None
-    base_model: str | None
+    base_model: str | None = Field(description="the declared base; null where there are several")
+    base_models: list[str] = Field(description="all declared bases, as of a merge")
+    base_relation: BaseRelation | None = Field(
+        description="what the model is said to be of its bases; null where that is not stated"
+    )
     verified: bool = Field(description="the signature was computed here, from the support")
     created_at: datetime
     updated_at: datetime
@@ -78,6 +89,8 @@ class ModelOut(ResponseModel):
             attributes=model.attributes,
             source=model.source,
             base_model=model.base_model,
+            base_models=list(model.bases),
+            base_relation=model.base_relation,
             verified=model.kind == "support",
             created_at=model.created_at,
             updated_at=model.updated_at,
@@ -181,6 +194,45 @@ class ModelUpdate(RequestModel):
     merge_attributes: Attributes | None = None
     source: Text | None = None
     base_model: str | None = None
+    base_models: Annotated[list[str], Field(fail_fast=True)] | None = None
+    base_relation: BaseRelation | None = None
+
+    @property
+    def bases(self) -> BaseChange | Unchanged:
+        """The change of the declared bases; a relation goes with the bases that it was stated of.
+
+        Raises:
+            InvalidParameter: ``base_model`` and ``base_models`` are both given.
+            InvalidName: one of the bases is not a model's name, or there are too many.
+        """
+        given = self.model_fields_set
+        if {"base_model", "base_models"} <= given:
+            raise InvalidParameter(
+                "base_model and base_models say the same: give one of them", field="base_models"
+            )
+        names: tuple[str, ...] | Unchanged = UNCHANGED
+        if "base_model" in given:
+            names = () if self.base_model is None else (self.base_model,)
+            names = tuple(check_model_name(name, field="base_model") for name in names)
+        if "base_models" in given:
+            names = check_base_models(self.base_models or ())
+        relation = self.base_relation if "base_relation" in given else UNCHANGED
+        if isinstance(names, Unchanged) and isinstance(relation, Unchanged):
+            return UNCHANGED
+        return partial(_changed_bases, names=names, relation=relation)
+
+
+def _changed_bases(
+    current: DeclaredBases,
+    *,
+    names: tuple[str, ...] | Unchanged,
+    relation: BaseRelation | Unchanged | None,
+) -> DeclaredBases:
+    """The declared bases after a change; what is unchanged stays."""
+    kept = current.names if isinstance(names, Unchanged) else names
+    if isinstance(relation, Unchanged):
+        relation = current.relation if kept == current.names else None
+    return DeclaredBases(kept, relation if kept else None)
 
 
 class BatchLineIn(RequestModel):

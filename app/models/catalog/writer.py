@@ -20,7 +20,7 @@ from app.infra.storage.blobs import BlobStore
 from app.models.catalog import events
 from app.models.catalog.preparation import Preparation
 from app.models.catalog.puts import PreparedSupport, Put, Stored, require_met
-from app.models.catalog.records import ModelRecord
+from app.models.catalog.records import DeclaredBases, ModelRecord
 from app.models.catalog.repositories import model_writes, models
 from app.models.catalog.revision_recorder import ModelChange, RevisionRecorder
 from app.models.catalog.sketches import cache_after_commit, replace_sketch
@@ -36,6 +36,8 @@ from modelkin.types.paging import UNCHANGED, Unchanged
 
 __all__ = ["ModelWriter"]
 
+BaseChange: TypeAlias = Callable[[DeclaredBases], DeclaredBases]
+"""A function of a model's declared bases that returns its new ones."""
 AttributeChange: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 """A function of a model's attributes that returns its new attributes."""
 
@@ -137,13 +139,14 @@ class ModelWriter:
         tags: Sequence[str] | None,
         attributes: dict[str, Any] | None,
         source: str | Unchanged | None,
-        base_model: str | Unchanged | None,
+        bases: BaseChange | Unchanged = UNCHANGED,
         change: AttributeChange | None = None,
         precondition: Precondition | None = None,
     ) -> ModelRecord:
         """Replace metadata of a model; parameters that are ``None`` or UNCHANGED keep theirs.
 
-        ``change`` makes new attributes of the model's attributes, under the lock of the space.
+        ``change`` makes new attributes of the model's attributes, and ``bases`` new bases of its
+        bases, under the lock of the space.
         """
         space = spaces.lock_space(session, space)
         current = models.get_model(session, space, name)
@@ -155,17 +158,19 @@ class ModelWriter:
             for column, value in (
                 ("attributes", UNCHANGED if attributes is None else attributes),
                 ("source", source),
-                ("base_model", base_model),
             )
             if value is not UNCHANGED and value != getattr(current, column)
         }
+        declared = current.declared if isinstance(bases, Unchanged) else bases(current.declared)
+        if declared != current.declared:
+            columns |= declared.columns
         new_tags = None if tags is None or tuple(tags) == current.tags else tags
         if not columns and new_tags is None:
             return current
         version = spaces.advance(session, space)
         model_writes.update_metadata(session, current, version=version, tags=new_tags, **columns)
         updated = models.get_model(session, space, name)
-        if self._outbox is not None and "base_model" in columns:
+        if self._outbox is not None and updated.bases != current.bases:
             events.base_declared(self._outbox, session, space, updated)
         return updated
 
@@ -302,7 +307,7 @@ class _Resolved:
         if self.current is None or not isinstance(self.result, Stored):
             return None
         model = self.result.model
-        return None if model.base_model == self.current.base_model else model
+        return None if model.bases == self.current.bases else model
 
 
 def _signatures(
@@ -362,9 +367,11 @@ def _describe(
     tags = None if put.tags is None or tuple(put.tags) == current.tags else put.tags
     columns = {
         column: value
-        for column in ("attributes", "source", "base_model")
+        for column in ("attributes", "source")
         if (value := getattr(put, column)) is not None and value != getattr(current, column)
     }
+    if put.base_model is not None and current.bases != (put.base_model,):
+        columns |= DeclaredBases((put.base_model,)).columns
     if tags is None and not columns:
         return Stored(current, "unchanged")
     if version is None:

@@ -156,7 +156,9 @@ def around(
 
 
 def _node(model: ModelRecord) -> GraphNode:
-    return GraphNode(model.name, model.kind, model.support_size, model.tags, model.base_model)
+    return GraphNode(
+        model.name, model.kind, model.support_size, model.tags, model.base_model, model.bases
+    )
 
 
 def _node_link(graph: Graph) -> dict[str, Any]:

@@ -99,7 +99,8 @@ function drawnEdges(u) {
 
 function drawnBases(u) {
   const ids = new Set(shown.nodes.map(({ id }) => id));
-  return shown.nodes.filter(({ id, base_model: base }) => base && base !== id && ids.has(base)).map(({ id, base_model: base }) => {
+  const declared = shown.nodes.flatMap(({ id, base_models: bases }) => bases.map((base) => ({ id, base })));
+  return declared.filter(({ id, base }) => base !== id && ids.has(base)).map(({ id, base }) => {
     const [[x1, y1], [x2, y2]] = [places.get(id), places.get(base)];
     const [mx, my] = [(x1 + x2) / 2 - (y2 - y1) * 0.15, (y1 + y2) / 2 + (x2 - x1) * 0.15];
     const path = svg("path", { class: "base", d: `M${x1},${y1}Q${mx},${my} ${x2},${y2}` }, svg("title", {}, `${id} declares ${base} as its base`));
@@ -213,7 +214,7 @@ function describe() {
     const other = edge.source === chosen ? edge.target : edge.source;
     return [element("dt", {}, `S = ${edge.similarity.toFixed(3)}`), element("dd", {}, element("a", { href: pairPath(chosen, other) }, other))];
   });
-  if (node.base_model) facts.push(element("dt", {}, "declares"), element("dd", {}, node.base_model));
+  if (node.base_models.length) facts.push(element("dt", {}, "declares"), element("dd", {}, node.base_models.join(", ")));
   if (node.tags.length) facts.push(element("dt", {}, "tags"), element("dd", {}, node.tags.join(", ")));
   const verdict = element("p", { class: "small", role: "status" });
   const buttons = actions(chosen);

@@ -34,7 +34,7 @@ from modelkin.types.learngenes import (
     LearngeneTensor,
     MlflowFile,
 )
-from modelkin.types.lineages import Kin, Lineage, LineageFinding, LineageLink
+from modelkin.types.lineages import DeclaredBase, Kin, Lineage, LineageFinding, LineageLink
 from modelkin.types.maps import ModelMap
 from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
 from modelkin.types.models import (
@@ -163,6 +163,7 @@ __all__ = [
     "LearngeneTensor",
     "Lineage",
     "LineageFinding",
+    "DeclaredBase",
     "LineageLink",
     "LineageVerdict",
     "Linkage",

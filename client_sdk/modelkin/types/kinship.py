@@ -178,6 +178,8 @@ class GraphNode:
 
     Attributes:
         kind: ``"support"`` or ``"signature"``.
+        base_model: the declared base; None where there are several.
+        base_models: all declared bases.
     """
 
     model: str
@@ -185,6 +187,7 @@ class GraphNode:
     support_size: int
     tags: tuple[str, ...]
     base_model: str | None = None
+    base_models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +288,7 @@ class Graph(Printed):
                     "support_size": node.support_size,
                     "tags": list(node.tags),
                     "base_model": node.base_model,
+                    "base_models": list(node.base_models),
                 }
                 for node in self.nodes
             ],

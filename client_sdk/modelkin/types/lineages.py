@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, ClassVar
 from modelkin._printing import Printed
 from modelkin.types.kinship import SimilarityBaseline
 from modelkin.types.paging import table
-from modelkin.types.vocabulary import Estimate, LineageReason, LineageVerdict, Relation
+from modelkin.types.vocabulary import (
+    BaseRelation,
+    Estimate,
+    LineageReason,
+    LineageVerdict,
+    Relation,
+)
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Kin", "Lineage", "LineageFinding", "LineageLink"]
+__all__ = ["DeclaredBase", "Kin", "Lineage", "LineageFinding", "LineageLink"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,8 @@ class Kin:
         z_score: how many deviations it is above what is usual; None without a spread.
         stands_out: whether it is beyond what unrelated models have; None where its error allows
             either, or too few models say.
-        base_model: what it declares itself.
+        base_model: what it declares itself; None where that is several.
+        base_models: all that it declares itself.
         relation: what the declared bases make of it: ``"base"``, ``"ancestor"``, ``"derivative"``
             (of the model), ``"sibling"`` (of one base) or None.
         to_base: the model's S to the declared base, where that is known and it is not a relative.
@@ -45,6 +52,27 @@ class Kin:
     to_base: float | None = None
     expected: float | None = None
     kappa: float | None = None
+    base_models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredBase:
+    """A base that a model declares, judged by itself.
+
+    Attributes:
+        verdict: ``"consistent"``, ``"mismatch"``, ``"inconclusive"``, or ``"unknown_base"`` where
+            the base is not in the space.
+        reason: as in :class:`modelkin.Lineage`.
+        similarity, kappa: S of the two and S beyond chance; None where they are not measured.
+        revision: the earlier revision of the base that was compared; None for the present one.
+    """
+
+    base_model: str
+    verdict: LineageVerdict
+    reason: LineageReason | None = None
+    similarity: float | None = None
+    kappa: float | None = None
+    revision: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +105,12 @@ class Lineage(Printed):
         reason: what decided on the declared base, where it was measured: ``"chance"``,
             ``"rival"``, ``"background"`` or ``"farther"`` contradict it, ``"kappa"``,
             ``"stands_out"`` or ``"nearest"`` agree with it, and ``"doubt"``, ``"few"``,
-            ``"unclear"``, ``"differences"`` or ``"changed"`` leave it open.
+            ``"unclear"``, ``"differences"``, ``"changed"`` or ``"pinned"`` leave it open.
         summary: why, in a sentence or two.
-        declared_base: what the model declares.
+        declared_base: what the model declares; of several bases the one that decides: the first
+            that is contradicted, else not in the space, else left open.
+        declared_bases: all that it declares, each with its own verdict.
+        base_relation: what the model is said to be of its bases, ``"merge"`` for one; or None.
         likely_base: the nearest model that stands out, unless the declared base is confirmed. S has
             no direction, so that model may as well derive from this one.
         base: the declared base as evidence; None where it is not in this space.
@@ -91,7 +122,8 @@ class Lineage(Printed):
             population, where these are two.
         limit: the S from which on a model stands out, 1 at most. In a space of weights kappa
             decides first.
-        chain: the declared bases, one after another, until nothing is declared or known.
+        chain: the declared bases, one after another, until nothing is declared or known; of several
+            the first.
         cycle: the chain returns to a model that is already in it.
         note: a caveat in words: the space does not state the importance of its supports, or holds
             differences; else None.
@@ -106,6 +138,8 @@ class Lineage(Printed):
     reason: LineageReason | None = None
     summary: str
     declared_base: str | None = None
+    declared_bases: tuple[DeclaredBase, ...] = ()
+    base_relation: BaseRelation | None = None
     likely_base: str | None = None
     base: Kin | None = None
     base_revision: int | None = None
@@ -134,7 +168,8 @@ class LineageFinding:
     Attributes:
         verdict, reason: as in :class:`modelkin.Lineage`. An ``"undeclared"`` model is a finding
             only if another one stands out near it.
-        declared_base: what the model declares.
+        declared_base: what the model declares; of several bases the one that decides.
+        declared_bases: the names of all bases that it declares.
         likely_base: the nearest model that stands out, unless the declared base is confirmed.
         similarity: S to the declared base; of an undeclared model to the likely one.
         kappa: S beyond chance of the same two, as in :class:`modelkin.Neighbor`.
@@ -153,4 +188,5 @@ class LineageFinding:
     base_similarity: float | None = None
     nearest: str | None = None
     nearest_similarity: float | None = None
+    declared_bases: tuple[str, ...] = ()
     summary: str

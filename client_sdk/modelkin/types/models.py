@@ -14,7 +14,7 @@ from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.core.weights import Weights
 from modelkin.types.search import Ranking
-from modelkin.types.vocabulary import BulkStatus, ModelKind
+from modelkin.types.vocabulary import BaseRelation, BulkStatus, ModelKind
 
 __all__ = [
     "BulkItem",
@@ -37,6 +37,10 @@ class ModelInfo(Printed):
         digest: the digest of the support, ``"sha256:..."``; None for a signature alone.
         revision: 1 for the first content of this name, one more for each other content since.
         version: that of the space when the model last changed.
+        base_model: the declared base; None without one, and where there are several.
+        base_models: all declared bases, as of a merge.
+        base_relation: what the model is said to be of its bases: ``"finetune"``, ``"adapter"``,
+            ``"quantized"``, ``"merge"``, or None.
         attributes: the caller's own JSON values.
         verified: the signature was computed by the service from the support.
         etag: for ``if_match``, as the service made it; only an answer about this model alone has
@@ -56,6 +60,8 @@ class ModelInfo(Printed):
     attributes: Mapping[str, Any] = field(hash=False)
     source: str | None = None
     base_model: str | None = None
+    base_models: tuple[str, ...] = ()
+    base_relation: BaseRelation | None = None
     verified: bool
     created_at: Moment
     updated_at: Moment

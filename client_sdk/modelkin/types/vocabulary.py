@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 __all__ = [
+    "BaseRelation",
     "BulkStatus",
     "ClusteringAlgorithm",
     "Compare",
@@ -51,6 +52,7 @@ KnownHubKind: TypeAlias = Literal["huggingface", "mlflow"]
 
 if TYPE_CHECKING:
     from modelkin.core.importance import ImportanceKind
+    from modelkin.core.kinship.lineage import BaseRelation
     from modelkin.core.kinship.lineage import Reason as LineageReason
     from modelkin.core.subspaces.subspace import Compare, Weighting
 
@@ -122,7 +124,7 @@ else:
         str
     )
     KeyScope = KeyState = MergeState = str
-    LineageReason = LineageVerdict = Linkage = SimilarityChoice = str
+    BaseRelation = LineageReason = LineageVerdict = Linkage = SimilarityChoice = str
     Measure = ModelKind = NeighborMeasure = OnDelete = Relation = SearchMethod = str
     SignatureScheme = SimilaritySource = StartableJobKind = str
     Compare = SpaceKind = SupportSizePolicyName = UsedSearchMethod = Weighting = str

@@ -24,7 +24,7 @@ SUPPORTS = [
 ]
 GRAPH = Graph(
     nodes=(
-        GraphNode("org/<a>&b", "support", 3, ("x", "y"), "org/base"),
+        GraphNode("org/<a>&b", "support", 3, ("x", "y"), None, ("org/base", "org/b")),
         GraphNode("b", "signature", 4, ()),
         GraphNode("alone\x1b", "support", 5, ("z",)),
     ),
@@ -135,9 +135,8 @@ def test_graphs_are_read_by_networkx(tmp_path: Path) -> None:
     assert document == path.read_text()
     read, made = nx.read_graphml(path), GRAPH.to_networkx()
     assert {"org/<a>&b", "b", "alone\\x1b"} == set(read.nodes)
-    assert {"support_size": 3, "tags": "x,y", "base_model": "org/base", "kind": "support"} == (
-        read.nodes["org/<a>&b"]
-    )
+    said = {"support_size": 3, "tags": "x,y", "base_models": "org/base,org/b", "kind": "support"}
+    assert said == read.nodes["org/<a>&b"]
     for graph in (read, made):
         edge = graph.edges["b", "org/<a>&b"]
         assert (0.25, 0.125, "exact") == tuple(

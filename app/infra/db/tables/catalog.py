@@ -121,6 +121,7 @@ class ModelRow(Base):
         Index(None, "space_id", "support_size", "name"),
         Index(None, "space_id", "revision", "name"),
         Index(None, "space_id", "base_model", **where("base_model IS NOT NULL")),
+        Index("ix_models_several_bases", "space_id", **where("base_models IS NOT NULL")),
         Index(None, "blob_key"),  # the sweep of orphans looks keys up
         Index(None, "space_id", "blob_key", **where(_UNMEASURED)),
         CheckConstraint("kind IN ('support', 'signature')", name="kind"),
@@ -143,6 +144,9 @@ class ModelRow(Base):
     attributes: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     source: Mapped[str | None] = mapped_column(String)
     base_model: Mapped[str | None] = mapped_column(Name)
+    base_models: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
+    """The declared bases where they are several, so that ``base_model`` is NULL; else NULL."""
+    base_relation: Mapped[str | None] = mapped_column(String(16))
     created_at: Mapped[datetime] = mapped_column(Moment)
     updated_at: Mapped[datetime] = mapped_column(Moment)
     # Drawn at random with every change of the content, so that a cache marked with it never takes

@@ -26,7 +26,7 @@ from app.tenancy.auth.dependencies import (
     ReadingContext,
     WritingContext,
 )
-from modelkin._validation import check_model_name, check_tags
+from modelkin._validation import check_tags
 from modelkin.types.paging import UNCHANGED
 
 __all__ = ["routes"]
@@ -104,7 +104,10 @@ def update(
     received: JsonBody[ModelUpdate],
     precondition: IfMatch,
 ) -> Answer[ModelOut]:
-    """Replace tags, attributes, source or base_model; `null` clears the last two.
+    """Replace tags, attributes, source or bases; `null` clears the last two.
+
+    `base_model` is one base, and `base_models` all of a merge. `base_relation` says what the model
+    is of them; it is cleared where other bases come without one.
 
     `merge_attributes` changes some attributes: each of its values replaces the one of that name,
     and `null` removes it. The others stay.
@@ -115,9 +118,7 @@ def update(
     with context.writing() as session:
         space = spaces.get(session, context.tenant, space_name)
         given = body.model_fields_set
-        base_model, changes = body.base_model, body.merge_attributes
-        if base_model is not None:
-            base_model = check_model_name(base_model, field="base_model")
+        changes = body.merge_attributes
         model = writer.update(
             session,
             space,
@@ -125,7 +126,7 @@ def update(
             tags=None if body.tags is None else check_tags(body.tags),
             attributes=body.attributes,
             source=body.source if "source" in given else UNCHANGED,
-            base_model=base_model if "base_model" in given else UNCHANGED,
+            bases=body.bases,
             change=None if changes is None else partial(merged_attributes, changes=changes),
             precondition=precondition,
         )

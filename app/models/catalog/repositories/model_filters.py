@@ -10,10 +10,23 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Dialect, Numeric, case, cast, func, literal, or_, select, true
+from sqlalchemy import (
+    ColumnElement,
+    Dialect,
+    Numeric,
+    Text,
+    case,
+    cast,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+)
 
 from app.infra.db.tables.catalog import ModelRow, TagRow
 from app.models.catalog.records import ModelFilter
+from app.models.catalog.repositories.bases import declares_any
 
 __all__ = ["conditions", "tag_conditions"]
 
@@ -33,9 +46,10 @@ def conditions(wanted: ModelFilter, dialect: Dialect) -> Iterator[ColumnElement[
         yield ModelRow.name >= wanted.prefix
         yield ModelRow.name < wanted.prefix + _LAST_CHARACTER
     if wanted.base_model is not None:
-        yield ModelRow.base_model == wanted.base_model
+        yield declares_any([wanted.base_model])
     if wanted.text:
-        texts = (ModelRow.name, ModelRow.base_model, ModelRow.source)
+        listed = cast(ModelRow.base_models, Text)
+        texts = (ModelRow.name, ModelRow.base_model, ModelRow.source, listed)
         yield or_(*(text.icontains(wanted.text, autoescape=True) for text in texts))
     has = _has_on_sqlite if dialect.name == "sqlite" else _has_on_postgres
     for key, value in wanted.attributes:

@@ -15,7 +15,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 from app.infra.db.database import Writer
 from app.infra.db.tables.base import table_of
 from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TombstoneRow
-from app.models.catalog.records import ModelRecord, StoredKind
+from app.models.catalog.records import DeclaredBases, ModelRecord, StoredKind
 from app.models.catalog.repositories.sketches import (
     draw_content_id,
     insert_sketches,
@@ -31,6 +31,7 @@ __all__ = [
     "insert_models",
     "move_blob",
     "update_contents",
+    "update_declarations",
     "update_metadata",
 ]
 
@@ -177,6 +178,26 @@ def update_metadata(
     _update(session, model, version=version, updated_at=datetime.now(UTC), **columns)
     if tags is not None:
         _set_tags(session, model.id, tags)
+
+
+def update_declarations(
+    session: Writer, changes: Sequence[tuple[ModelRecord, DeclaredBases, dict[str, Any], int]]
+) -> None:
+    """Replace the declared bases and the attributes of models, each at a version."""
+    now = datetime.now(UTC)
+    session.execute(
+        update(ModelRow),
+        [
+            {
+                "id": model.id,
+                "version": version,
+                "updated_at": now,
+                "attributes": attributes,
+                **declared.columns,
+            }
+            for model, declared, attributes, version in changes
+        ],
+    )
 
 
 def delete_model(session: Writer, model: ModelRecord, *, version: int) -> None:

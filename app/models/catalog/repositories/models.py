@@ -205,6 +205,8 @@ def _record(row: Any) -> ModelRecord:
         created_at=row.created_at,
         updated_at=row.updated_at,
         content_id=row.content_id,
+        base_models=tuple(row.base_models or ()),
+        base_relation=row.base_relation,
         tags=tuple(sorted(row.tags.split(_BETWEEN_TAGS))) if row.tags else (),
     )
 

@@ -240,6 +240,11 @@ def advance(
     return session.execute(_advance_statement(), {"space": space.id, **more}).scalar_one()
 
 
+def rename_importance_base(session: Writer, space: SpaceRecord, base: str) -> None:
+    """Name the base of a locked space's differences anew; its digest stays."""
+    session.execute(update(SpaceRow).where(SpaceRow.id == space.id).values(importance_base=base))
+
+
 def add_support_bytes(session: Writer, space: SpaceRecord, more: int) -> None:
     """Correct the bytes of the locked space's supports; its version stays."""
     session.execute(

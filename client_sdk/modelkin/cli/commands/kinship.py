@@ -18,7 +18,7 @@ from modelkin.cli.texts import (
 )
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
-from modelkin.types.lineages import Lineage, LineageFinding
+from modelkin.types.lineages import DeclaredBase, Lineage, LineageFinding
 from modelkin.types.models import DuplicateWeights
 from modelkin.types.revisions import Revision
 
@@ -51,7 +51,8 @@ def lineage_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exit-code",
         action="store_true",
-        help="exit with 1 where a finding is other than consistent, for scripts",
+        help="exit with 1 where a finding is other than consistent, for scripts; in a space of "
+        "differences, which contradict no base, only where a base is not the one of the space",
     )
     add_limit(parser)
     add_service(parser)
@@ -114,15 +115,19 @@ def _audit(arguments: argparse.Namespace) -> Answer:
 
 def _exit_code(arguments: argparse.Namespace, findings: Iterable[Lineage | LineageFinding]) -> int:
     """1 if the command asks for an exit code and any finding, shown or not, is doubtful; else 0."""
-    wanted = arguments.exit_code and any(each.verdict != "consistent" for each in findings)
-    return int(wanted)
+    return int(arguments.exit_code and any(map(_is_doubtful, findings)))
+
+
+def _is_doubtful(found: Lineage | LineageFinding) -> bool:
+    """Whether a verdict is other than consistent, in a space that can give another one."""
+    return found.verdict != "consistent" and found.reason != "differences"
 
 
 def _finding_row(found: LineageFinding) -> tuple[str, ...]:
     return (
         found.model,
         state_text(found.verdict),
-        text_or_dash(found.declared_base),
+        text_or_dash(", ".join(found.declared_bases) or found.declared_base),
         share_text(found.base_similarity),
         share_text(found.kappa),
         text_or_dash(found.nearest),
@@ -151,10 +156,19 @@ def _lineage_summary(found: Lineage) -> dict[str, str]:
         "usual": f"{share_text(usual.similarity)} ±{share_text(usual.deviation)} "
         f"of {quantity(usual.models, 'model')}",
     }
+    if len(found.declared_bases) > 1:
+        summary["declared bases"] = ", ".join(map(_base_text, found.declared_bases))
+    if found.base_relation is not None:
+        summary["relation"] = found.base_relation
     if found.chain:
         links = [f"{link.base_model} ({share_text(link.similarity)})" for link in found.chain]
         summary["chain"] = " < ".join([found.model, *links])
     return summary
+
+
+def _base_text(base: DeclaredBase) -> str:
+    similarity = "" if base.similarity is None else f" ({share_text(base.similarity)})"
+    return f"{base.base_model}{similarity} {state_text(base.verdict)}"
 
 
 def _three_way(value: bool | None) -> str:

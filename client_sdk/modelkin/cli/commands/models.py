@@ -124,7 +124,7 @@ def show(arguments: argparse.Namespace) -> Answer:
         "content": f"{found.kind} of {size}, revision {found.revision}"
         + (", signature computed by the service" if found.verified else ""),
         "digest": text_or_dash(found.digest),
-        "base": text_or_dash(found.base_model),
+        "base": text_or_dash(_bases(found)),
         "source": text_or_dash(found.source),
         "tags": ", ".join(found.tags) or text_or_dash(None),
         "created": time_text(found.created_at),
@@ -206,9 +206,16 @@ def _row(info: ModelInfo) -> tuple[str, ...]:
         count_text(info.support_size),
         str(info.revision),
         time_text(info.updated_at),
-        text_or_dash(info.base_model),
+        text_or_dash(_bases(info)),
         ", ".join(info.tags) or text_or_dash(None),
     )
+
+
+def _bases(info: ModelInfo) -> str | None:
+    """The declared bases, and what the model is said to be of them; None without any."""
+    relation = f" ({info.base_relation})" if info.base_relation else ""
+    names = ", ".join(info.base_models) or info.base_model
+    return None if names is None else names + relation
 
 
 def _as_json(value: object) -> str:

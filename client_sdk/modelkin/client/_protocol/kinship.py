@@ -119,6 +119,7 @@ class _Node(msgspec.Struct):
     support_size: int
     tags: tuple[str, ...]
     base_model: str | None = None
+    base_models: tuple[str, ...] = ()
 
 
 class _Edge(msgspec.Struct):

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from modelkin._validation import check_model_name, check_space_name, check_tags
+from modelkin._validation import (
+    check_base_models,
+    check_model_name,
+    check_space_name,
+    check_tags,
+)
 from modelkin.client._protocol.calls import requests
 from modelkin.client._protocol.calls.call import Call, next_page, read_nothing
 from modelkin.client._protocol.calls.decoding import decode, reader
@@ -17,7 +22,7 @@ from modelkin.errors import InvalidParameter
 from modelkin.types.models import DuplicateWeights, ModelInfo, StatedWeights
 from modelkin.types.paging import UNCHANGED, Page, Unchanged
 from modelkin.types.revisions import Revision, Revisions
-from modelkin.types.vocabulary import ModelOrder
+from modelkin.types.vocabulary import BaseRelation, ModelOrder
 from modelkin.wire import JSON
 
 __all__ = [
@@ -134,6 +139,8 @@ def update(
     base_model: str | Unchanged | None,
     if_match: str | None,
     merge_attributes: Mapping[str, Any] | None = None,
+    base_models: Iterable[str] | Unchanged | None = UNCHANGED,
+    base_relation: BaseRelation | Unchanged | None = UNCHANGED,
 ) -> Call[ModelInfo]:
     """Changes the fields that are given."""
     changes: dict[str, Any] = {}
@@ -147,6 +154,10 @@ def update(
         changes["source"] = source
     if not isinstance(base_model, Unchanged):
         changes["base_model"] = base_model
+    if not isinstance(base_models, Unchanged):
+        changes["base_models"] = check_base_models(base_models or ())
+    if not isinstance(base_relation, Unchanged):
+        changes["base_relation"] = base_relation
     path = requests.model_path(space, "models", name)
     body = requests.json_bytes(changes)
     return Call(requests.write("PATCH", path, body, JSON, if_match=if_match), read_model)

@@ -16,14 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, TypeAlias, get_args
 
 from modelkin.core.similarity.background import Background
 
 __all__ = [
+    "BASE_RELATIONS",
     "MAX_CHANCE_KAPPA",
     "MIN_BACKGROUND_MODELS",
     "MIN_KIN_KAPPA",
+    "BaseRelation",
     "SIMILARITY_TOLERANCE",
     "Judgement",
     "Estimate",
@@ -51,7 +53,11 @@ Reason = Literal[
     "unclear",
     "differences",
     "changed",
+    "pinned",
 ]
+BaseRelation: TypeAlias = Literal["finetune", "adapter", "quantized", "merge"]
+"""What a publisher says that a model is of its base: the values of ``base_model_relation``."""
+BASE_RELATIONS: Final[tuple[BaseRelation, ...]] = get_args(BaseRelation)
 
 MAX_CHANCE_KAPPA = 0.1
 """The kappa below which a model shares no more with another than by chance."""

@@ -55,8 +55,10 @@ GRAPH = {
         "constant_tensors": ["mask"],
     },
     "nodes": [
-        {"id": "a", "kind": "support", "support_size": 3, "tags": ["t"], "base_model": "b"},
-        {"id": "b", "kind": "signature", "support_size": 3, "tags": [], "base_model": None},
+        {"id": "a", "kind": "support", "support_size": 3, "tags": ["t"]}
+        | {"base_model": "b", "base_models": ["b"]},
+        {"id": "b", "kind": "signature", "support_size": 3, "tags": []}
+        | {"base_model": None, "base_models": []},
     ],
     "edges": [
         {
@@ -168,7 +170,7 @@ def test_a_graph_is_read(wire: Any) -> None:
     client = wire.client(httpx.Response(200, json=GRAPH))
     graph = client.spaces.graph("digits", threshold=0.5, tags=["t"])
     assert "/v1/spaces/digits/graph?threshold=0.5&tag=t" == wire.target
-    assert GraphNode("a", "support", 3, ("t",), "b") == graph.nodes[0]
+    assert GraphNode("a", "support", 3, ("t",), "b", ("b",)) == graph.nodes[0]
     assert (GraphEdge("a", "b", 0.75, "signature", 0.02, 0.5, 0.5),) == graph.edges
     assert (None, 0.5, 9, "unstated") == (graph.k, graph.threshold, graph.version, graph.note)
     assert ["a"] == list(graph.to_pandas().a)

@@ -13,7 +13,7 @@ from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.core.weights import Weights
 from modelkin.types.models import DuplicateWeights, ModelInfo, StatedWeights
 from modelkin.types.paging import UNCHANGED, Unchanged
-from modelkin.types.vocabulary import ModelOrder
+from modelkin.types.vocabulary import BaseRelation, ModelOrder
 
 __all__ = ["AsyncModels"]
 
@@ -88,6 +88,8 @@ class AsyncModels(AsyncResource):
         merge_attributes: Mapping[str, Any] | None = None,
         source: str | Unchanged | None = UNCHANGED,
         base_model: str | Unchanged | None = UNCHANGED,
+        base_models: Iterable[str] | Unchanged | None = UNCHANGED,
+        base_relation: BaseRelation | Unchanged | None = UNCHANGED,
         if_match: str | None = None,
     ) -> ModelInfo:
         """Changes the given fields of a model. The request is sent once, without retries.
@@ -100,13 +102,25 @@ class AsyncModels(AsyncResource):
             merge_attributes: attributes to change, while all others stay; None removes one.
             source: the model's origin; None clears it.
             base_model: the model that it derives from; None clears it.
+            base_models: all models that it derives from, in place of ``base_model``; ``[]`` for
+                none.
+            base_relation: what it is of them; None clears it, as other bases do.
             if_match: the ``etag`` of the version to change.
 
         Raises:
             ApiError: ``model_not_found``; ``precondition_failed`` for another version.
         """
         call = models.update(
-            space, model, tags, attributes, source, base_model, if_match, merge_attributes
+            space,
+            model,
+            tags,
+            attributes,
+            source,
+            base_model,
+            if_match,
+            merge_attributes,
+            base_models,
+            base_relation,
         )
         return self._support_cache.update(await self._connection.run(call))
 

@@ -1,0 +1,152 @@
+"""The judgement of each declared base of a model: a merge declares several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.infra.db.database import Reader
+from app.infra.deadlines import Deadline
+from app.kinship.base_revisions import BaseRevisions
+from app.kinship.earlier_bases import EarlierBases
+from app.kinship.family import Family
+from app.kinship.lineage_comparer import LineageComparer, require_time
+from app.kinship.measurements import Measurements, judge_base
+from app.models.catalog.reader import ModelReader
+from app.models.catalog.records import ModelRecord
+from app.models.spaces.records import SpaceRecord
+from modelkin.core.kinship.lineage import Judgement
+from modelkin.core.similarity.background import Background
+from modelkin.types.lineages import DeclaredBase
+from modelkin.types.search import Neighbor
+
+__all__ = ["BaseJudge", "JudgedBase", "deciding"]
+
+_WEIGHTIEST: Final = ("mismatch", None, "inconclusive", "consistent")
+"""Verdicts of bases, None of one that is not measured; the first that occurs decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBase:
+    """A declared base, measured and judged.
+
+    Attributes:
+        measured: the similarities around the model and this base.
+        judgement: None where the base is not in the space, or none is declared.
+        revision: the earlier revision of the base that decided; None where the present one did.
+        note: a clause for people; None for none.
+    """
+
+    measured: Measurements
+    judgement: Judgement | None
+    revision: int | None = None
+    note: str | None = None
+
+    @property
+    def weight(self) -> int:
+        """The place of its verdict among those of a model's bases: the lowest decides."""
+        return _WEIGHTIEST.index(None if self.judgement is None else self.judgement.verdict)
+
+    @property
+    def shown(self) -> DeclaredBase:
+        """The base and the judgement of it alone."""
+        base, judgement = self.measured.base, self.judgement
+        return DeclaredBase(
+            base_model=self.measured.declared or "",
+            verdict="unknown_base" if judgement is None else judgement.verdict,
+            reason=None if judgement is None else judgement.reason,
+            similarity=None if base is None else base.similarity,
+            kappa=None if base is None else base.kappa,
+            revision=self.revision,
+        )
+
+
+class BaseJudge:
+    """Measures and judges declared bases.
+
+    Args:
+        reader: makes subjects.
+        comparer: compares them.
+        base_revisions: reads earlier revisions of bases.
+    """
+
+    def __init__(
+        self, reader: ModelReader, comparer: LineageComparer, base_revisions: BaseRevisions
+    ) -> None:
+        self._reader = reader
+        self._comparer = comparer
+        self._earlier_bases = EarlierBases(comparer, base_revisions)
+
+    def judge(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        model: ModelRecord,
+        family: Family,
+        near: Sequence[Neighbor],
+        background: tuple[Background, bool],
+        deadline: Deadline,
+    ) -> list[JudgedBase]:
+        """Judge each declared base; one without a judgement stands for a model without a base.
+
+        Args:
+            near: the nearest models.
+            background: see :class:`app.kinship.measurements.Measurements`: the background, and
+                whether it is of strangers.
+            deadline: the time after which the lineage is refused.
+        """
+        found = []
+        for declared in family.declared or (None,):
+            require_time(deadline)
+            measured = self._measure(session, space, family, declared, near, background)
+            found.append(self._judge(session, space, model, family, measured, deadline))
+        return found
+
+    def _judge(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        model: ModelRecord,
+        family: Family,
+        measured: Measurements,
+        deadline: Deadline,
+    ) -> JudgedBase:
+        is_differences = space.importance.kind == "delta"
+        judgement = judge_base(measured, family, contradict=not is_differences)
+        if judgement is None or is_differences:
+            return JudgedBase(measured, judgement)
+        earlier = self._earlier_bases.judge(
+            session, space, model, family, measured, judgement, deadline
+        )
+        if earlier is None:
+            return JudgedBase(measured, judgement)
+        return JudgedBase(earlier.measured, earlier.judgement, earlier.revision, earlier.note)
+
+    def _measure(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        family: Family,
+        declared: str | None,
+        near: Sequence[Neighbor],
+        background: tuple[Background, bool],
+    ) -> Measurements:
+        """Compare the model with a base, and its rivals with that."""
+        base, to_base = None, dict[str, Neighbor]()
+        rivals = [item for item in near if family.relation(item.model) in {None, "ancestor"}]
+        if declared is not None and declared != family.name and declared in family.bases:
+            subject = self._reader.stored_subject(session, space, family.name)
+            base = self._comparer.compare(session, space, subject, [declared]).get(declared)
+        if base is not None and declared is not None:
+            subject = self._reader.stored_subject(session, space, declared)
+            names = [item.model for item in rivals]
+            to_base = self._comparer.compare(session, space, subject, names)
+            rivals = [item for item in rivals if item.model in to_base]
+        is_weights = space.importance.kind == "weight"
+        return Measurements(declared, is_weights, near, base, rivals, to_base, *background)
+
+
+def deciding(bases: Sequence[JudgedBase]) -> JudgedBase:
+    """The base that the verdict on a model is about: the first of those that weigh most."""
+    return min(bases, key=lambda each: each.weight)
