@@ -28,11 +28,19 @@ from app.hubs.clients.answers import (
     text_of,
 )
 from app.hubs.clients.http import HubHttpClient, require_few
-from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received
+from app.hubs.clients.protocol import (
+    HubFile,
+    HubModel,
+    HubRevision,
+    Received,
+    relation_of,
+)
+from app.hubs.clients.references import huggingface_reference
 from app.hubs.filters import Filters
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
-from modelkin._validation import quote_model
+from modelkin._validation import MAX_BASE_MODELS, quote_model
 from modelkin.core.foreign_json import NULL, Raw
+from modelkin.core.kinship.lineage import BaseRelation
 from modelkin.errors import InvalidName, ModelkinError
 
 __all__ = ["HuggingFace", "refusal"]
@@ -44,7 +52,8 @@ _MAX_FILES: Final = 100_000
 """The most files of a repository."""
 _MAX_TAGS: Final = 1000
 """Tags that are read of a model."""
-_BASE_MODEL_TAG: Final = re.compile(r"base_model:(?:\w+:)?(.+)")
+_BASE_MODEL_TAG: Final = re.compile(r"base_model:(?:(\w+):)?(.+)")
+"""A tag that the Hub makes of a card: with the relation to the base, and another without."""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -67,6 +76,7 @@ class _Card(Struct):
     """The metadata of a model card."""
 
     base_model: Raw = NULL
+    base_model_relation: Raw = NULL
 
 
 class _Sibling(Struct):
@@ -121,16 +131,21 @@ class HuggingFace:
             raise HubProtocolError(f"{self._transfer.host} names no commit of {name}")
         if is_true(found.disabled):
             raise HubForbidden(f"{name} is disabled on {self._transfer.host}")
+        base_models, relation = _bases(found)
         return HubRevision(
             name=current,
             revision=sha,
             tags=_tags(found),
-            base_model=_base_model(found),
+            base_models=base_models,
+            base_relation=relation,
             private=is_true(found.private),
             attributes=_attributes(found),
             files=tuple(_files(found.siblings, name)),
             address=f"{self._transfer.base}/{current}/tree/{sha}",
         )
+
+    def reference(self, text: str) -> tuple[str, str | None]:
+        return huggingface_reference(text, self._transfer.base)
 
     def download(
         self, revision: HubRevision, file: HubFile, into: Path, received: Received | None = None
@@ -228,17 +243,24 @@ def _tags(found: _Model) -> tuple[str, ...]:
     return tuple(filter(None, map(text_of, tags)))
 
 
-def _base_model(found: _Model) -> str | None:
-    """The only base that the card declares; None for merges of several bases."""
+def _bases(found: _Model) -> tuple[tuple[str, ...], BaseRelation | None]:
+    """The bases that the card declares, else the Hub's tags; and the relation that either states.
+
+    The order is that of the card. A base that is declared twice counts once.
+    """
     card = part_of(found.cardData, _Card) or _Card()
+    matches = [match for tag in _tags(found) if (match := _BASE_MODEL_TAG.fullmatch(tag))]
     declared = card.base_model
     several = part_of(declared, list[Raw])
-    if several is not None and len(several) == 1:
-        [declared] = several
-    if (name := part_of(declared, str)) is not None:
-        return shown(name.strip(), 200)
-    tagged = {match[1] for tag in _tags(found) if (match := _BASE_MODEL_TAG.fullmatch(tag))}
-    return tagged.pop() if declared == NULL and len(tagged) == 1 else None
+    texts = [part_of(each, str) for each in ([declared] if several is None else several)]
+    if declared == NULL:
+        texts = [match[2] for match in matches]
+    names = filter(None, (shown((text or "").strip(), 200) for text in texts))
+    stated = {relation_of(match[1]) for match in matches} - {None}
+    relation = relation_of(part_of(card.base_model_relation, str))
+    if relation is None and len(stated) == 1:
+        [relation] = stated
+    return tuple(islice(dict.fromkeys(names), MAX_BASE_MODELS)), relation
 
 
 def _attributes(found: _Model) -> dict[str, Any]:

@@ -35,7 +35,8 @@ from app.hubs.clients.mlflow_answers import (
     tags_of,
     to_model,
 )
-from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received
+from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received, relation_of
+from app.hubs.clients.references import mlflow_reference
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin.core.foreign_json import Raw
 from modelkin.errors import ModelkinError
@@ -47,6 +48,9 @@ T = TypeVar("T")
 _API: Final = "/api/2.0/mlflow"
 _MODEL: Final = "/registered-models/get"
 _ARTIFACTS: Final = "/api/2.0/mlflow-artifacts/artifacts"
+_ALIAS: Final = "/registered-models/alias"
+_BASE, _RELATION = "base_model", "base_model_relation"
+"""Tags of a version, or of its registered model."""
 _PAGE_SIZE: Final = 100
 _MAX_PAGES: Final = 1000
 _MAX_DEPTH, _MAX_FILES = 4, 10_000
@@ -93,17 +97,22 @@ class MLflow:
                 f"{text_of(version.status, 100)}"
             )
         place = self._place(name, number, version)
+        said, ours = tag_values(version.tags), tag_values(model.tags)
+        base = said.get(_BASE) or ours.get(_BASE)
         return HubRevision(
             name=name_of(model.name, f"the name of {name}") or name,
             revision=number,
             tags=tags_of(model, version),
-            base_model=tag_values(version.tags).get("base_model")
-            or tag_values(model.tags).get("base_model"),
+            base_models=() if base is None else (base,),
+            base_relation=relation_of(said.get(_RELATION) or ours.get(_RELATION)),
             private=self._transfer.authorized,
             attributes=attributes_of(version),
             files=tuple(self._files(place)),
             address=f"{self._transfer.base}/#/models/{quote(name, safe='')}/versions/{number}",
         )
+
+    def reference(self, text: str) -> tuple[str, str | None]:
+        return mlflow_reference(text, self._transfer.base)
 
     def download(
         self, revision: HubRevision, file: HubFile, into: Path, received: Received | None = None
@@ -146,7 +155,7 @@ class MLflow:
         if revision.isdecimal():
             return revision
         asked = {"name": name, "alias": revision}
-        found = self._ask("/registered-models/alias", asked)
+        found = self._ask(_ALIAS, asked)
         return number_of(self._part(found.model_version, Version))
 
     def _place(self, name: str, number: str, version: Version) -> _Place:
@@ -276,6 +285,12 @@ def refusal(response: httpx.Response, body: bytes) -> ModelkinError | None:
         what = f"registered model {asked!r}, or not this version of it" if asked else path
         definitive = path.endswith(_MODEL) and b"RESOURCE_DOES_NOT_EXIST" in body
         return HubNotFound(f"{host} knows no {what}", definitive=definitive)
+    if response.status_code == 400 and path.endswith((_MODEL, _ALIAS)):  # so of a missing alias
+        asked, alias = response.url.params.get("name"), response.url.params.get("alias")
+        model = f"registered model {asked!a}"
+        return HubNotFound(
+            f"{host} knows no {model}" if alias is None else f"{model} of {host} has no {alias!a}"
+        )
     if response.status_code in {401, 403}:
         return HubForbidden(
             f"{host} answers {response.status_code}: the source's token does not let us see {path}"

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from modelkin.core.kinship.lineage import BASE_RELATIONS, BaseRelation
+
 __all__ = [
     "Hub",
     "HubFile",
@@ -19,6 +21,7 @@ __all__ = [
     "HubRevision",
     "HubSource",
     "Received",
+    "relation_of",
     "tags_digest",
 ]
 
@@ -93,7 +96,8 @@ class HubRevision:
         name: the model's present name on the hub, not the requested one if the model has moved.
         revision: the commit's sha, or the version's number.
         tags: the tags of a model card, or ``key:value`` of a registry.
-        base_model: the name of the declared base model on the same hub.
+        base_models: the declared bases on the same hub, as the publisher spells them.
+        base_relation: what the publisher says that the model is of its bases; None for nothing.
         private: whether it is visible only with a token.
         attributes: small JSON to keep beside the model.
         files: all files, of every kind; only safetensors are ever fetched.
@@ -105,7 +109,8 @@ class HubRevision:
     name: str
     revision: str
     tags: tuple[str, ...]
-    base_model: str | None
+    base_models: tuple[str, ...]
+    base_relation: BaseRelation | None
     private: bool
     attributes: Mapping[str, Any]
     files: tuple[HubFile, ...] = field(default=(), repr=False)
@@ -116,6 +121,12 @@ class HubRevision:
     def model_name(self) -> str:
         """The name of the model here: that of the hub, and of the component below it."""
         return self.name if self.component is None else f"{self.name}/{self.component}"
+
+
+def relation_of(text: str | None) -> BaseRelation | None:
+    """The relation to a base that a publisher states; None for any other word."""
+    said = (text or "").strip().lower()
+    return next((known for known in BASE_RELATIONS if known == said), None)
 
 
 class Hub(Protocol):
@@ -142,6 +153,16 @@ class Hub(Protocol):
         Raises:
             HubNotFound: there is no such model, or this token does not show it.
             HubForbidden: the model is private or gated.
+        """
+
+    def reference(self, text: str) -> tuple[str, str | None]:
+        """Read a declared base: the name on this hub, and the pinned revision.
+
+        Args:
+            text: a name, ``name@revision``, or an address that this kind of hub gives its models.
+
+        Raises:
+            HubNotFound: it is an address of something else.
         """
 
     def download(

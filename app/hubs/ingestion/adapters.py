@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from app.hubs.clients.protocol import Hub, HubRevision
-from app.hubs.ingestion.bases import LACKING, Base, base_of
+from app.hubs.ingestion.bases import LACKING, Base, BaseFinder
 from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, names_in, revision_label
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.components import component_of
@@ -60,7 +60,7 @@ def is_adapter(hub: Hub, revision: HubRevision, source: OpenSource, known: Itera
     return name != "" and has_factors(names_in(hub, revision, chosen.first))
 
 
-def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base:
+def adapter_base_of(finder: BaseFinder, revision: HubRevision) -> Base:
     """The base that an adapter's card declares, as far as the hub has it.
 
     The configuration may name a base, too, and counts before the source's: see
@@ -69,17 +69,19 @@ def adapter_base_of(hub: Hub, revision: HubRevision, source: OpenSource) -> Base
     Raises:
         InvalidParameter: the source stores weights alone.
     """
-    if source.importance == "weight":
+    if finder.source.importance == "weight":
         raise InvalidParameter(
             f"{revision_label(revision)} is an adapter, which has differences and no weights, "
             f"and its source has the importance weight: set it to delta or to null, "
             f"or leave the adapter out by the source's filters",
             field="importance",
         )
-    return base_of(hub, revision, None, None)
+    return finder.base_of(revision, texts=revision.base_models, optional=True)
 
 
-def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapter) -> IngestResult:
+def with_targets(
+    finder: BaseFinder, fetching: CheckpointFetcher, made: IngestResult, adapter: Adapter
+) -> IngestResult:
     """Add the name of an adapter's base, whose headers must have the adapter's targets.
 
     The card names the base, else the configuration, else the source. A base without the targets is
@@ -94,13 +96,10 @@ def with_targets(fetching: CheckpointFetcher, made: IngestResult, adapter: Adapt
         HubUnavailable: the hub cannot be asked for the base now.
     """
     if not made.adapter:
-        base = adapter_base_of(fetching.hub, made.revision, made.source)
-        made = replace(made, adapter=True, base=base)
-    declared = made.revision.base_model or adapter.base_name or made.source.base_model
-    base = made.base
-    if not made.revision.base_model:
-        base = base_of(fetching.hub, made.revision, None, declared)
-    base = replace(base, name=None if declared is None else _without_revision(declared))
+        made = replace(made, adapter=True, base=adapter_base_of(finder, made.revision))
+    base, named = made.base, adapter.base_name or made.source.base_model
+    if not made.revision.base_models and named is not None:
+        base = finder.base_of(made.revision, texts=(named,), optional=True)
     revision = base.revision
     if revision is not None:
         try:
@@ -137,7 +136,3 @@ def _outline(fetching: CheckpointFetcher, revision: HubRevision, adapter: Adapte
         for tensor in outline.tensors
     )
     return replace(outlines[changed[0]], tensors=tensors)
-
-
-def _without_revision(name: str) -> str:
-    return name.rpartition("@")[0] or name

@@ -5,17 +5,19 @@ Attributes and tags that users add stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from app.hubs.ingestion.base_names import NamedBase
 from app.hubs.ingestion.results import IngestResult
-from app.hubs.ingestion.stored_models import HUB, address_of, hub_of
-from app.models.catalog.records import ModelRecord
+from app.hubs.ingestion.stored_models import BASE_NAMES, HUB, address_of, hub_of
+from app.models.catalog.records import DeclaredBases, ModelRecord
+from app.models.catalog.writer import BaseChange
 from modelkin._validation import MAX_TAGS, check_model_name, check_tag
 from modelkin.errors import InvalidName
 from modelkin.types.paging import UNCHANGED, Unchanged
 
-__all__ = ["attributes_of", "base_model_of", "contents_of", "hub_attribute", "tags_of"]
+__all__ = ["attributes_of", "bases_of", "contents_of", "hub_attribute", "tags_of"]
 
 _MAX_CONTENTS: Final = 100
 """Revisions of a hub that a model remembers."""
@@ -23,7 +25,7 @@ _MAX_CONTENTS: Final = 100
 
 def hub_attribute(made: IngestResult) -> dict[str, Any]:
     """The attribute ``hub`` of a model, without the fields about its supports."""
-    revision = made.revision
+    revision, bases = made.revision, made.base.named
     return {
         "kind": made.source.kind,
         "url": address_of(made.source),
@@ -34,7 +36,9 @@ def hub_attribute(made: IngestResult) -> dict[str, Any]:
         "private": revision.private,
         "tags": list(_valid(revision.tags)),
         "job": made.job,
-        "base_revision": _base_pin(made),
+        "base_revision": bases[0].pin if len(bases) == 1 else None,
+        **_of_several(bases),
+        BASE_NAMES: {each.written: each.name for each in bases if each.written != each.name},
         **revision.attributes,
     }
 
@@ -82,27 +86,28 @@ def _valid(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[:MAX_TAGS]
 
 
-def _base_pin(made: IngestResult) -> str | None:
-    """The revision of the base that the model, or its source, pins, as the hub resolves it."""
-    name, _, pin = (made.revision.base_model or made.source.base_model or "").rpartition("@")
-    if not name:
-        return None
-    return pin if made.base.revision is None else made.base.revision.revision
+def _of_several(bases: Sequence[NamedBase]) -> dict[str, Any]:
+    """The pinned revisions of several bases, by their names."""
+    pins = {each.name: each.pin for each in bases if each.pin is not None}
+    return {"base_revisions": pins} if len(bases) > 1 and pins else {}
 
 
-def base_model_of(made: IngestResult) -> str | Unchanged:
-    """The name of the model's base; unchanged if the hub names none."""
-    declared = made.revision.base_model or made.base.name
-    if declared is None and made.base.revision is not None:
-        declared = made.base.revision.name
-    if declared is None:
+def bases_of(made: IngestResult) -> BaseChange | Unchanged:
+    """The bases of a model, as its hub calls them; unchanged if the hub names none.
+
+    The base of its source is one only where it gives the difference.
+    """
+    stands_in = not made.revision.base_models and not made.adapter
+    if stands_in and made.base.revision is None:
         return UNCHANGED
-    name = declared.rpartition("@")[0] or declared
-    if made.revision.component is not None and made.base.revision is None:
-        name = f"{name}/{made.revision.component}"
-    elif made.base.revision is not None and made.revision.component is not None:
-        name = made.base.revision.model_name
-    try:
-        return check_model_name(name)
-    except InvalidName:
+    part = "" if made.revision.component is None else f"/{made.revision.component}"
+    names = []
+    for each in made.base.named:
+        try:
+            names.append(check_model_name(f"{each.name}{part}"))
+        except InvalidName:
+            continue
+    if not names:
         return UNCHANGED
+    declared = DeclaredBases(tuple(names), made.revision.base_relation)
+    return lambda _: declared

@@ -14,11 +14,12 @@ from typing import Any
 from app.hubs.clients.protocol import HubRevision, tags_digest
 from app.hubs.ingestion.descriptions import (
     attributes_of,
-    base_model_of,
+    bases_of,
     contents_of,
     hub_attribute,
     tags_of,
 )
+from app.hubs.ingestion.renamed_bases import rename_bases, renames_of, spaces_declaring
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection
 from app.hubs.ingestion.stored_models import Held, StoredModel, find_held, hub_of, require_free
@@ -91,8 +92,11 @@ class IngestWriter:
             raise _superseded_error(made.revision.name)
         if made.moved_from is not None:
             source_models.forget(session, made.source.id, made.moved_from)
-        spaces_of_past = [one.space for held in past.values() for all_ in held for _, one in all_]
-        _lock(session, [*(s for t in targets.values() for s in t.values()), *spaces_of_past])
+        renames = renames_of(made, {*targets, *past})
+        declaring = spaces_declaring(session, made.source, renames)
+        holding = [one.space for held in past.values() for all_ in held for _, one in all_]
+        holding += (space for target in targets.values() for space in target.values())
+        _lock(session, [*holding, *declaring])
         left: dict[str, list[str]] = {}
         results = {}
         for part in parts:
@@ -102,6 +106,7 @@ class IngestWriter:
         for component, held in past.items():
             found = self._leave(session, made, component, held, keep=component in refused)
             left |= {_name(made, component): found} if found and component not in refused else {}
+        rename_bases(session, made.source, renames, declaring, {space.id for space in holding})
         more = {"left": left} if left else {}
         if None in results:
             return {**results[None], **more}
@@ -329,7 +334,7 @@ class IngestWriter:
             tags=tags,
             attributes=attributes,
             source=made.revision.address,
-            base_model=base_model_of(made),
+            bases=bases_of(made),
         )
 
 

@@ -55,12 +55,22 @@ class IngestResult:
     @property
     def difference_recipe(self) -> str | None:
         """A digest that is the same for the same difference; None for weights without a base."""
+        return next(iter(self.difference_recipes), None)
+
+    @property
+    def difference_recipes(self) -> tuple[str, ...]:
+        """The digests of one difference: under the base's present name, and under the written one.
+
+        A base that has another name by now is the same base.
+        """
         if self.adapter:
-            return adapter_recipe(self.source, self.revision)
+            return (adapter_recipe(self.source, self.revision),)
         base = self.base.revision
         if base is None:
-            return None
-        return _digest([*_parts(self.source, self.revision), base.name, fingerprint(base)])
+            return ()
+        names = dict.fromkeys([base.name, *(each.written for each in self.base.named)])
+        parts = _parts(self.source, self.revision)
+        return tuple(_digest([*parts, name, fingerprint(base)]) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +98,7 @@ def weights_recipe(source: OpenSource, revision: HubRevision) -> str:
 
 def adapter_recipe(source: OpenSource, revision: HubRevision) -> str:
     """A digest that is the same for the same support of a revision that is an adapter."""
-    named = revision.base_model or source.base_model
+    named = ", ".join(revision.base_models) or source.base_model
     return _digest([*_parts(source, revision), f"adapter of {named}"])
 
 

@@ -17,14 +17,15 @@ from typing import Any, Final
 from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
-from app.hubs.ingestion.bases import LACKING, base_of, require_same
+from app.hubs.ingestion.base_names import BaseNames
+from app.hubs.ingestion.bases import LACKING, BaseFinder, require_same
 from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher
 from app.hubs.ingestion.components import base_of_part, parts_of
 from app.hubs.ingestion.downloads import Downloads
 from app.hubs.ingestion.model_writer import IngestWriter, note
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection, SupportSelector
-from app.hubs.ingestion.stored_models import Held, find_held
+from app.hubs.ingestion.stored_models import Held, base_names, find_held
 from app.hubs.ingestion.sync_results import SyncedModel
 from app.hubs.records import Place
 from app.hubs.repositories import source_models, sources
@@ -127,6 +128,7 @@ class IngestionService:
         self._models = models
         self._writer = IngestWriter(models, weights)
         self._quotas = quotas
+        self._base_names = BaseNames()
 
     def execute(self, job: JobRecord, progress: Progress) -> Mapping[str, Any] | CommitHook:
         """Carry out a sync; see :data:`app.jobs.service.Handler`."""
@@ -180,8 +182,9 @@ class IngestionService:
                 try:
                     mine = [at[part.component] for at in places if part.component in at]
                     known = self._known(source, mine)
-                    made = self._find(hub, source, sync, part, job, known)
-                    synced.append(self._sync_part(hub, made, known, progress))
+                    finder = BaseFinder(self._base_names, hub, source, base_names(known))
+                    made = self._find(finder, sync, part, job, known)
+                    synced.append(self._sync_part(finder, made, known, progress))
                 except _REFUSALS as error:
                     if part.component is None:
                         raise
@@ -202,22 +205,19 @@ class IngestionService:
 
     def _find(
         self,
-        hub: Hub,
-        source: OpenSource,
+        finder: BaseFinder,
         sync: _Sync,
         part: HubRevision,
         job: JobRecord,
         known: Sequence[Held],
     ) -> IngestResult:
         """What is known of a model before it is downloaded."""
-        adapter = is_adapter(hub, part, source, known)
+        adapter = is_adapter(finder.hub, part, finder.source, known)
         base = (
-            adapter_base_of(hub, part, source)
-            if adapter
-            else base_of_part(base_of(hub, part, source.importance, source.base_model), part)
+            adapter_base_of(finder, part) if adapter else base_of_part(finder.base_of(part), part)
         )
         return IngestResult(
-            source=source,
+            source=finder.source,
             sync=sync.number,
             moved_from=sync.moved_from,
             revision=part,
@@ -227,11 +227,7 @@ class IngestionService:
         )
 
     def _sync_part(
-        self,
-        hub: Hub,
-        made: IngestResult,
-        known: Sequence[Held],
-        progress: Progress,
+        self, finder: BaseFinder, made: IngestResult, known: Sequence[Held], progress: Progress
     ) -> SyncedModel:
         """Make the supports of a model, unless those that are stored are made like them."""
         if any(held.is_made_like(made) for held in known):
@@ -239,9 +235,9 @@ class IngestionService:
         with self._database.reading() as session:  # before a download that would be in vain
             new = 0 if known else 1
             self._quotas.require_allowance(session, made.source.tenant.id, models=new)
-        return self._make(hub, made, progress)
+        return self._make(finder, made, progress)
 
-    def _make(self, hub: Hub, made: IngestResult, progress: Progress) -> SyncedModel:
+    def _make(self, finder: BaseFinder, made: IngestResult, progress: Progress) -> SyncedModel:
         """Download the checkpoint, select the supports, and prepare the write that ends the job."""
 
         def downloaded(what: str, done: int, total: int) -> None:
@@ -250,7 +246,7 @@ class IngestionService:
         what = made.revision.component or "it"
         with self._downloads.directory() as directory:
             fetching = CheckpointFetcher(
-                hub,
+                finder.hub,
                 directory,
                 self._hubs.limits.checkpoint_bytes,
                 partial(downloaded, what),
@@ -261,7 +257,7 @@ class IngestionService:
             checkpoint, tables = self._selector.without_tables(fetching, checkpoint, made)
             fetching.on_progress = partial(downloaded, "its base")
             if isinstance(checkpoint, Adapter):
-                made, base = with_targets(fetching, made, checkpoint), None
+                made, base = with_targets(finder, fetching, made, checkpoint), None
             else:
                 made, base = _with_base(fetching, made, checkpoint)
             selection = self._selector.select(checkpoint, base, made, progress, tables)
@@ -327,6 +323,7 @@ class IngestionService:
     def _move(self, source: OpenSource, sync: _Sync, job: JobRecord, name: str) -> None:
         check_model_name(name, field="model")
         number = self._begin(source, name, job)
+        self._base_names.forget(source.id)
         sync.name, sync.number, sync.moved_from = name, number, sync.name
 
     def _note(self, source: OpenSource, sync: _Sync, error: ModelkinError) -> None:

@@ -5,7 +5,7 @@ The attribute ``hub`` of a model records its source, its revision and how its su
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,10 +19,23 @@ from app.models.catalog.repositories import models
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 
-__all__ = ["HUB", "Held", "StoredModel", "address_of", "find_held", "hub_of", "require_free"]
+__all__ = [
+    "BASE_NAMES",
+    "HUB",
+    "Held",
+    "StoredModel",
+    "address_of",
+    "base_names",
+    "find_held",
+    "hub_of",
+    "is_of_hub",
+    "require_free",
+]
 
 HUB: Final = "hub"
 """The attribute that says where a model comes from."""
+BASE_NAMES: Final = "bases"
+"""The part of it with the names of bases on the hub, by the names that the publisher wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +76,7 @@ class Held:
     def is_made_like(self, made: IngestResult) -> bool:
         """Whether making its supports again would have the same result."""
         if made.adapter or made.source.importance == "delta":
-            return self.weight is None and _has(self.difference, made.difference_recipe)
+            return self.weight is None and _has(self.difference, made.difference_recipes)
         if self.weight is None or not self.weight.has(made.recipe):
             return False
         hub = hub_of(self.weight.model)
@@ -71,9 +84,9 @@ class Held:
         if not isinstance(difference, dict):  # clients may change attributes
             return False
         if made.difference_recipe is not None:
-            if hub.get("delta_recipe") != made.difference_recipe:
+            if hub.get("delta_recipe") not in made.difference_recipes:
                 return False
-            return not difference.get("space") or _has(self.difference, made.difference_recipe)
+            return not difference.get("space") or _has(self.difference, made.difference_recipes)
         # A base that is gone may have been there before: the difference is as good as it was then.
         base = str(difference.get("base")).rpartition("@")[0]
         return self.difference is None or base == made.base.lacking
@@ -116,6 +129,17 @@ def hub_of(model: ModelRecord) -> Mapping[str, Any]:
     return hub if isinstance(hub, dict) else {}
 
 
+def base_names(held: Iterable[Held]) -> dict[str, str]:
+    """The names of bases that earlier syncs of a model have found, by the names as written."""
+    found: dict[str, str] = {}
+    for each in held:
+        for _, stored in each:
+            recorded = hub_of(stored.model).get(BASE_NAMES)
+            if isinstance(recorded, dict):  # clients may change attributes
+                found.update((k, v) for k, v in recorded.items() if isinstance(v, str))
+    return found
+
+
 def address_of(source: OpenSource) -> str:
     """The address of a source's hub, in one spelling."""
     return (source.url or "").rstrip("/")
@@ -131,13 +155,16 @@ def _find_stored(
     return StoredModel(space, model)
 
 
-def _has(stored: StoredModel | None, recipe: str | None) -> bool:
-    return stored is not None and recipe is not None and stored.has(recipe)
+def _has(stored: StoredModel | None, recipes: Sequence[str]) -> bool:
+    return stored is not None and any(map(stored.has, recipes))
 
 
 def _is_of(model: ModelRecord, source: OpenSource) -> bool:
     """Whether a model comes from this source, or from another source of the same hub."""
     hub = hub_of(model)
-    if hub.get("source") == source.id:
-        return True
+    return hub.get("source") == source.id or is_of_hub(hub, source)
+
+
+def is_of_hub(hub: Mapping[str, Any], source: OpenSource) -> bool:
+    """Whether the record of a model's hub names the hub of a source."""
     return (hub.get("kind"), hub.get("url")) == (source.kind, address_of(source))

@@ -107,7 +107,7 @@ def test_no_answer_of_a_registry_is_a_bug(answers: list[Any], models: list[Any])
     """A look-up or a listing ends, and fails with an error of ours if it does."""
     with suppress(ModelkinError):
         revision = MLflow(_said(answers)).look_up("a")
-        _check(*revision.tags, revision.address, revision.base_model or "")
+        _check(*revision.tags, revision.address, *revision.base_models)
         choose(revision.files, revision.name)
     for model in MLflow(_said([{"registered_models": models}])).models({}):
         _check(model.name, model.revision or "", *model.tags)
@@ -120,7 +120,7 @@ def test_no_answer_of_a_hub_is_a_bug(answer: dict[str, Any], listing: list[Any])
     """The same of Hugging Face's: beside a commit everything may be missing or strange."""
     with suppress(ModelkinError):
         revision = HuggingFace(_said([answer])).look_up("org/a")
-        _check(*revision.tags, revision.address, revision.base_model or "")
+        _check(*revision.tags, revision.address, *revision.base_models)
         _check(*(file.path for file in revision.files))
         choose(revision.files, revision.name)
     for model in HuggingFace(_said([listing])).models({}):

@@ -335,7 +335,6 @@ def test_what_people_say_stays(hub: Hub, app: AppHarness) -> None:
             tags=["mine", "old"],
             attributes={**model.attributes, "site": 7},
             source=model.source,
-            base_model=None,
         )
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(2))}, tags=["new"])
     app.hubs.sync_model(source, "org/a")

@@ -9,6 +9,7 @@ import pytest
 
 from app.infra.errors import Unavailable
 from app.models.catalog.puts import Put
+from app.models.catalog.records import DeclaredBases
 from app.models.catalog.writer import ModelWriter
 from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
@@ -336,7 +337,7 @@ def test_a_model_of_an_older_version_is_made_again_once(hub: Hub, app: AppHarnes
             tags=None,
             attributes={"hub": {**old, "importance": "delta", "base": "org/base@1"}},
             source=None,
-            base_model="org/base",
+            bases=lambda _: DeclaredBases(("org/base",)),
         )
     assert "stored" == (app.hubs.sync_model(source, "org/a").result or {})["outcome"]
     assert "unchanged" == (app.hubs.sync_model(source, "org/a").result or {})["outcome"]
@@ -367,7 +368,6 @@ def test_a_name_that_is_taken_in_the_sister_alone(hub: Hub, app: AppHarness) -> 
             tags=None,
             attributes={"hub": {"kind": "huggingface", "url": "https://other"}},
             source=None,
-            base_model=None,
         )
     job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     assert job.error is not None

@@ -34,8 +34,8 @@ def ids_declaring(session: Reader, space_id: int, names: Iterable[str]) -> list[
     return list(session.scalars(query))
 
 
-def spaces_declaring(session: Reader, tenant_id: int, name: str) -> list[int]:
-    """The ids of a tenant's spaces with models that declare a base."""
+def spaces_declaring(session: Reader, tenant_id: int, names: Iterable[str]) -> list[int]:
+    """The ids of a tenant's spaces with models that declare one of some bases."""
     own = select(SpaceRow.id).where(SpaceRow.tenant_id == tenant_id)
-    query = select(ModelRow.space_id).where(ModelRow.space_id.in_(own), declares_any([name]))
+    query = select(ModelRow.space_id).where(ModelRow.space_id.in_(own), declares_any(names))
     return sorted(set(session.scalars(query.distinct())))

@@ -16,7 +16,7 @@ def test_a_delta_without_a_base(hub: Hub, app: AppHarness) -> None:
     hub.push("org/a", {"model.safetensors": GOOD})
     state, code, detail = refused(app, hub.url, importance="delta")
     assert ("failed", "invalid_parameter") == (state, code)
-    assert "declares no base model" in detail
+    assert "the model declares no base, and its source names none" in detail
 
 
 def test_a_base_of_another_layout(hub: Hub, app: AppHarness) -> None:
