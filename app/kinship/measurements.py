@@ -17,6 +17,7 @@ from modelkin.core.kinship.lineage import (
 from modelkin.core.similarity.background import Background
 from modelkin.types.lineages import Kin
 from modelkin.types.search import Neighbor
+from modelkin.types.vocabulary import Relation
 
 __all__ = ["Measurements", "judge_base", "kin_of"]
 
@@ -103,17 +104,23 @@ def judge_base(measured: Measurements, family: Family, *, contradict: bool) -> J
 
 
 def _runner_up(measured: Measurements, family: Family) -> Estimate | None:
-    """The nearest model, except the base and models made from the model.
+    """The nearest model, except the base and models made from the model; so another declared base.
 
     If no other model is near, it is the base if that is near, since every other model is farther;
     else the nearest model made from the model.
     """
-    relations = [family.relation(item.model) for item in measured.near]
+    relations = [_relation(item.model, measured, family) for item in measured.near]
     for wanted in ({None, "ancestor", "sibling"}, {"base"}, {"derivative"}):
         for item, relation in zip(measured.near, relations, strict=True):
             if relation in wanted:
                 return measured.estimate(item)
     return None
+
+
+def _relation(name: str, measured: Measurements, family: Family) -> Relation | None:
+    """The relation of a model; none of a base that is not the one in question."""
+    relation = family.relation(name)
+    return None if relation == "base" and name != measured.declared else relation
 
 
 def kin_of(item: Neighbor, measured: Measurements, family: Family) -> Kin:

@@ -190,6 +190,70 @@ def test_a_pinned_base_that_was_replaced(registry: Registry, app: AppHarness) ->
     assert {"1": 1, "2": 2} == stored.attributes["hub"]["contents"]
 
 
+def test_bases_as_mlflow_writes_them(registry: Registry, app: AppHarness) -> None:
+    """A base by MLflow's URIs is that version of the registered model; one that does not exist, or
+    is not stored here, is consistent with no other version.
+    """
+    base = random_tensors(1)
+    tuned = {name: (values + 0.001).astype("f4") for name, values in base.items()}
+    for name in ("loan-base", "loan"):
+        registry.register(name)
+    registry.log_run("loan-base", {"model.safetensors": safetensors(random_tensors(5))})
+    registry.log_run("loan-base", {"model.safetensors": safetensors(base)})
+    registry.call("registered-models/alias", name="loan-base", alias="best", version="2")
+    source = app.hubs.follow(registry.url, kind="mlflow")
+    app.hubs.sync_model(source, "loan-base")
+    registry.log_run("loan", {"model.safetensors": safetensors(tuned)})
+
+    def found(text: str) -> tuple[str | None, str, str]:
+        tag = {"name": "loan", "version": "1", "key": "base_model", "value": text}
+        registry.call("model-versions/set-tag", **tag)
+        job = app.hubs.sync_model(source, "loan")
+        assert job.result is not None, job.error
+        answer = app.http.get("/v1/spaces/kin/lineage", params={"model": "loan"}).json()
+        return answer["declared_base"], answer["verdict"], answer["summary"]
+
+    for text in (
+        *("models:/loan-base/2", "models:/loan-base@best", "loan-base/2", "loan-base@best"),
+        *("models:/loan-base", f"{registry.url}/#/models/loan-base/versions/2"),
+    ):
+        assert ("loan-base", "consistent") == found(text)[:2]
+    for text in (
+        *("loan-base@1", "loan-base@7", "loan-base@nobody", "loan-base/9"),
+        *("models:/loan-base/7", "models:/loan-base@nobody"),
+    ):
+        declared, verdict, summary = found(text)
+        assert ("loan-base", "inconclusive") == (declared, verdict)
+        assert "which is not among those kept here" in summary
+    registry.call(
+        "model-versions/set-tag",
+        name="loan",
+        version="1",
+        key="base_model_relation",
+        value="finetune",
+    )
+    assert "consistent" == found("loan-base")[1]
+    stored = app.hubs.model("loan")
+    assert stored is not None
+    assert ("loan-base", "finetune") == (stored.base_model, stored.base_relation)
+
+
+def test_a_registered_model_whose_name_cannot_be_kept(registry: Registry, app: AppHarness) -> None:
+    """The poll names it, and why, beside its count; the others are synced."""
+    names = ("odd model (EU)", "odd #2", "odd&even", "odd-fine")
+    for name in names:
+        registry.register(name)
+        registry.log_run(name, {"model.safetensors": safetensors(random_tensors(1))})
+    source = app.hubs.create(kind="mlflow", url=registry.url, filters={"repos": ["odd*"]})
+    app.http.post(f"/v1/sources/{source['id']}/poll")
+    app.worker.run_all()
+    poll = app.hubs.show(source)["last_poll"]
+    assert (1, 3) == (poll["models"], poll["unnamable"])
+    assert {*names[:3]} == poll["unnamable_models"].keys()
+    assert "'(' (U+0028) at position 10" in poll["unnamable_models"]["odd model (EU)"]
+    assert app.hubs.model("odd-fine") is not None
+
+
 def test_tags_that_no_event_announced(registry: Registry, app: AppHarness) -> None:
     """A poll syncs a model whose tags have changed, of the version or the registered model, and no
     model whose tags have not.

@@ -104,3 +104,28 @@ def test_a_base_that_comes_or_changes_is_checked(
     app.put_support(space, "late", fresh(rng))
     app.worker.run_all()
     assert 3 == len(app.webhooks.deliveries(made))
+
+
+def test_a_merge_is_checked_by_any_base(
+    app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
+) -> None:
+    """A base that comes late has the merges that declare it checked, and the event names all
+    bases, the contradicted one first.
+    """
+    base = fresh(rng)
+    a_batch(app, space, {f"other-{n}": fresh(rng) for n in range(40)} | {"base": base})
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", LINEAGE_MISMATCH, space=space)
+    app.put_support(space, "merge", related(rng, base, 0.8))
+    declared = {"base_models": ["base", "late"], "base_relation": "merge"}
+    assert 200 == app.http.patch(f"/v1/spaces/{space}/models/merge", json=declared).status_code
+    app.worker.run_all()
+    assert [] == app.webhooks.deliveries(made)
+    app.put_support(space, "late", fresh(rng))
+    app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
+    data = json.loads(delivery["payload"])["data"]
+    assert ("merge", "late", ["base", "late"]) == (
+        data["model"],
+        data["declared_base"],
+        data["declared_bases"],
+    )

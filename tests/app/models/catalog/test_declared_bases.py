@@ -11,7 +11,7 @@ import modelkin
 from tests.support.http_space import Space, ok, random_support
 
 RNG = np.random.default_rng(5)
-BOTH = {"base_models": ["org/a", "org/b"], "base_relation": "merge"}
+BOTH: dict[str, Any] = {"base_models": ["org/a", "org/b"], "base_relation": "merge"}
 
 
 @pytest.fixture
