@@ -5,7 +5,7 @@ Attributes and tags that users add stay.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from app.hubs.ingestion.base_names import NamedBase
@@ -37,7 +37,7 @@ def hub_attribute(made: IngestResult) -> dict[str, Any]:
         "tags": list(_valid(revision.tags)),
         "job": made.job,
         "base_revision": bases[0].pin if len(bases) == 1 else None,
-        **_of_several(bases),
+        **_of_several(made),
         BASE_NAMES: {each.written: each.name for each in bases if each.written != each.name},
         **revision.attributes,
     }
@@ -86,10 +86,17 @@ def _valid(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[:MAX_TAGS]
 
 
-def _of_several(bases: Sequence[NamedBase]) -> dict[str, Any]:
+def _of_several(made: IngestResult) -> dict[str, Any]:
     """The pinned revisions of several bases, by their names."""
-    pins = {each.name: each.pin for each in bases if each.pin is not None}
+    bases = made.base.named
+    pins = {_name(each, made): each.pin for each in bases if each.pin is not None}
     return {"base_revisions": pins} if len(bases) > 1 and pins else {}
+
+
+def _name(base: NamedBase, made: IngestResult) -> str:
+    """The name of a base here: that of its repository, and of the model's component below it."""
+    component = made.revision.component
+    return base.name if component is None else f"{base.name}/{component}"
 
 
 def bases_of(made: IngestResult) -> BaseChange | Unchanged:
@@ -100,11 +107,10 @@ def bases_of(made: IngestResult) -> BaseChange | Unchanged:
     stands_in = not made.revision.base_models and not made.adapter
     if stands_in and made.base.revision is None:
         return UNCHANGED
-    part = "" if made.revision.component is None else f"/{made.revision.component}"
     names = []
     for each in made.base.named:
         try:
-            names.append(check_model_name(f"{each.name}{part}"))
+            names.append(check_model_name(_name(each, made)))
         except InvalidName:
             continue
     if not names:
