@@ -6,8 +6,8 @@ same component of the repository's base.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -17,8 +17,8 @@ from app.hubs.ingestion.checkpoint_fetcher import revision_label
 from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.downloads import Downloads
 from modelkin.checkpoints.indexes import read_pipeline
-from modelkin.checkpoints.repository import components
-from modelkin.errors import InvalidCheckpoint
+from modelkin.checkpoints.repository import components, unread_components
+from modelkin.errors import InvalidCheckpoint, ModelkinError
 
 __all__ = ["Parts", "base_of_part", "component_of", "parts_of"]
 
@@ -33,10 +33,12 @@ class Parts:
     Attributes:
         revisions: the revision itself; of a pipeline one for each component, the largest first.
         notes: remarks for people on a pipeline.
+        refused: the errors of components whose format is not read, by their names.
     """
 
     revisions: tuple[HubRevision, ...]
     notes: tuple[str, ...] = ()
+    refused: Mapping[str, ModelkinError] = field(default_factory=dict)
 
 
 def parts_of(hub: Hub, revision: HubRevision, downloads: Downloads) -> Parts:
@@ -65,7 +67,10 @@ def parts_of(hub: Hub, revision: HubRevision, downloads: Downloads) -> Parts:
         )
     parent = PurePosixPath(chosen.choice.first).parent
     parts = [component_of(revision, parent, name) for name in found]
-    return Parts(tuple(sorted(parts, key=_size, reverse=True)), chosen.choice.notes)
+    unread = unread_components(chosen.choice, listed, chosen.revision)
+    refused = {name: InvalidCheckpoint(f"{where}: {why}") for name, why in unread.items()}
+    parts.sort(key=_size, reverse=True)
+    return Parts(tuple(parts), chosen.choice.notes, refused)
 
 
 def base_of_part(base: Base, part: HubRevision) -> Base:

@@ -176,7 +176,7 @@ class IngestionService:
         if new > 1:
             with self._database.reading() as session:
                 self._quotas.require_allowance(session, source.tenant.id, models=new)
-        synced, refused = [], dict[str, ModelkinError]()
+        synced, refused = [], dict(parts.refused)
         try:
             for part in parts.revisions:
                 try:

@@ -29,7 +29,15 @@ from modelkin.core.file_formats import describe_unread, unread_rank
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
-__all__ = ["PIPELINE", "Choice", "Shards", "choose", "choose_file", "components"]
+__all__ = [
+    "PIPELINE",
+    "Choice",
+    "Shards",
+    "choose",
+    "choose_file",
+    "components",
+    "unread_components",
+]
 
 PIPELINE: Final = "model_index.json"
 """The file that lists the components of a diffusers pipeline."""
@@ -215,6 +223,29 @@ def components(
             f"{where} is a pipeline, and none of the components that {quote(choice.first)} lists "
             f"has a safetensors file{_unread(files)}"
         )
+    return found
+
+
+def unread_components(
+    choice: Choice, listed: Collection[str], files: Iterable[str]
+) -> dict[str, str]:
+    """The components of a pipeline whose weights are of a format that is not read, with the reason.
+
+    Args:
+        choice: the pipeline; ``listed`` and ``files`` as of :func:`components`.
+    """
+    parent = PurePosixPath(choice.first).parent
+    wanted = {str(parent / name): name for name in listed}
+    inside: dict[str, list[str]] = {}
+    for file in files:
+        name = wanted.get(file.rpartition("/")[0])
+        if name is not None:
+            inside.setdefault(name, []).append(file)
+    found = {}
+    for name, held in sorted(inside.items()):
+        told = describe_unread(min(held, key=unread_rank))
+        if told is not None and not any(is_weights(file.rpartition("/")[2]) for file in held):
+            found[name] = told
     return found
 
 

@@ -204,9 +204,12 @@ def test_a_component_that_cannot_be_read(hub: Hub, app: AppHarness) -> None:
     bad = {
         "vae__diffusion_pytorch_model.safetensors": b"version https://git-lfs.github.com/spec/v1"
     }
+    bad["tokenizer__pytorch_model.bin"] = b"pickled"
     hub.push("org/a", pipeline(1, **bad))
     source = app.hubs.follow(hub.url)
     result = app.hubs.sync_model(source, "org/a").result or {}
+    pickled = result["components"]["tokenizer"]
+    assert "'tokenizer/pytorch_model.bin' is a pickle" in pickled["detail"]
     part = result["components"]["vae"]
     assert ("refused", "invalid_checkpoint") == (part["outcome"], part["code"])
     assert "pointer of Git LFS" in part["detail"]
