@@ -20,6 +20,7 @@ from studies.real.errors import InvalidFile, Unavailable
 from studies.real.families import (
     chgnet,
     mhcnuggets,
+    minilm,
     ncnn,
     silero,
     spliceai,
@@ -35,7 +36,7 @@ __all__ = ["FAMILIES", "measure"]
 
 FAMILIES: Final[dict[str, ModuleType]] = {
     family.NAME: family
-    for family in (torchani, chgnet, mhcnuggets, silero, ncnn, spliceai, upscalerjs)
+    for family in (torchani, chgnet, mhcnuggets, silero, ncnn, spliceai, upscalerjs, minilm)
 }
 _MISSED: Final = 1
 _UNAVAILABLE: Final = 3

@@ -11,6 +11,7 @@ from studies.gates import Gate
 from studies.real.families import (
     chgnet,
     mhcnuggets,
+    minilm,
     ncnn,
     silero,
     spliceai,
@@ -96,6 +97,13 @@ def _upscalerjs(figures: Figures) -> Iterator[Gate]:
     yield _strangers("upscalerjs: greatest kappa of two scales, at every K", figures)
 
 
+def _minilm(figures: Figures) -> Iterator[Gate]:
+    for scheme, found in figures.items():
+        least = _KEPT.get(scheme.split()[0].strip(","), _KEPT_BY_BITS.get(int(found["bits"])))
+        if least is not None:
+            yield _at_least(f"minilm: kappa of a copy by {scheme}", found["kappa"], least)
+
+
 def _strangers(figure: str, figures: Figures) -> Gate:
     return _at_most(figure, max(row["kappa, greatest"] for row in figures.values()), 0.03)
 
@@ -116,6 +124,10 @@ def _at_most(figure: str, seen: float, most: float) -> Gate:
     return Gate(figure, seen, f"at most {most}", seen <= most)
 
 
+_KEPT_BY_BITS: Final = {8: 0.99, 4: 0.9}
+_KEPT: Final = {"FP8": 0.95, "nf4": 0.85, "NVFP4": 0.85, "MXFP4": 0.7}
+"""What is left where steps grow with the values, by the first word of a scheme."""
+
 _GATES: Final[dict[str, Callable[[Figures], Iterator[Gate]]]] = {
     torchani.NAME: _torchani,
     chgnet.NAME: _chgnet,
@@ -124,4 +136,5 @@ _GATES: Final[dict[str, Callable[[Figures], Iterator[Gate]]]] = {
     ncnn.NAME: _ncnn,
     spliceai.NAME: _spliceai,
     upscalerjs.NAME: _upscalerjs,
+    minilm.NAME: _minilm,
 }

@@ -10,6 +10,7 @@ from studies.cells import Figures
 from studies.real.families import (
     chgnet,
     mhcnuggets,
+    minilm,
     ncnn,
     silero,
     spliceai,
@@ -32,7 +33,7 @@ support` and `modelkin push` as any user's. Importance is |w|; kappa is S beyond
 """
 _USAGE: Final = """\
 `--family NAME` measures one family. Packages are kept in `.studies/` (`--cache DIR` names another
-folder), 430 MB in all. Where a package cannot be had or its bytes have changed, the command says
+folder), 510 MB in all. Where a package cannot be had or its bytes have changed, the command says
 which, ends with status 3, and the family's last figures stay here with their date.
 """
 _ABOUT: Final = {
@@ -66,6 +67,11 @@ _ABOUT: Final = {
     upscalerjs.NAME: (
         "Networks of one size for four scales, without their last layers: each was trained on its "
         "own, so they are not kin."
+    ),
+    minilm.NAME: (
+        "The 36 matrices of all-MiniLM-L6 at K = 5%, beside copies that are quantised by each "
+        "scheme that is read, rounded to the nearest. What is lost is lost in quantisation: values "
+        "are read exactly. Floats keep fewer of the largest values, as their steps grow with these."
     ),
 }
 
