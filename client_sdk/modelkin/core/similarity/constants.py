@@ -131,12 +131,16 @@ class _Pair:
             agree[tensor] = _surprise(sizes[tensor], larger[tensor], shared[tensor]) >= MIN_SURPRISE
         self.agree: Mask = agree
         self.held: Mask = (smaller > 0) & (larger < probe.sizes)
-        self._probe, self._supports = probe, (one, other)
+        self._probe, self._support = probe, one
         self._figures = np.stack([2 * shared, 2 * chance, a + b]) * probe.scale
+        elsewhere = self._kappa(~agree)
         # Of a model and its fine-tune the frozen half makes them kin, whatever a new head says.
         half = probe.layout.num_parameters / 2
         few = float((probe.sizes * probe.scale)[self.agree].sum()) < half
-        self.strangers = few and not self._kappa(~self.agree) >= AT_CHANCE
+        self.strangers = few and not elsewhere >= AT_CHANCE
+        self._shows_nothing = not agree.any() or elsewhere >= KIN
+        if self._shows_nothing:
+            del self._figures  # most pairs show nothing, and layouts may have many tensors
         self._shown: tuple[bytes, Mask] | None = None
 
     def shown(self, constant: Mask) -> Mask:
@@ -153,7 +157,7 @@ class _Pair:
     def _show(self, constant: Mask) -> Mask:
         agree, rest = self.agree & ~constant, ~self.agree & ~constant
         nothing = np.zeros_like(agree)
-        if not agree.any() or self._kappa(rest) >= KIN:
+        if self._shows_nothing or not agree.any() or self._kappa(rest) >= KIN:
             return nothing
         held = self._figures[2]
         for tensor in sorted(np.flatnonzero(agree).tolist(), key=lambda t: -held[t]):
@@ -165,7 +169,7 @@ class _Pair:
 
     def _is_regular(self, tensor: int) -> bool:
         shape = self._probe.layout.tensors[tensor].shape
-        return is_regular(self._probe.bits(self._supports[0], tensor), shape)
+        return is_regular(self._probe.bits(self._support, tensor), shape)
 
     def _kappa(self, kept: Mask) -> float:
         """Kappa over some tensors; NaN where they hold nothing, or nothing beyond chance."""
