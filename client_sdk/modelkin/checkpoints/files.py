@@ -208,13 +208,13 @@ def checkpoint_of(path: str | Path, stored: Stored, excluded: set[str]) -> Check
 
     Args:
         path: the opened path.
-        stored: its tensors, without those that are left out.
+        stored: its tensors, with those that are left out.
         excluded: the names that are left out.
 
     Raises:
         InvalidCheckpoint: quantised in a way that is not read, or without parameters.
     """
-    kept = stored.named.values()
+    kept = [tensor for name, tensor in stored.named.items() if name not in excluded]
     for tensor in kept:
         if tensor.dtype in UNREADABLE:
             remedy = (

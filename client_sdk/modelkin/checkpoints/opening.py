@@ -54,5 +54,5 @@ def open_checkpoint(
     refuse_embedding(source, named)
     recognition = recognise(named, stored.beside)
     patterns = matching(recognition.names, exclude, source.name, unmatched_ok)
-    tensors, excluded = recognition.without(patterns)
+    tensors, excluded = recognition.divide(patterns)
     return checkpoint_of(path, replace(stored, named=tensors), excluded)

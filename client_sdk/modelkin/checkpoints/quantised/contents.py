@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from modelkin.checkpoints.header import bad_checkpoint
-from modelkin.checkpoints.quantised.statement import Statement
+from modelkin.checkpoints.quantised.statement import Statement, layers_in
 from modelkin.checkpoints.quantised.tensor import QuantisedTensor
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.quoting import quote
@@ -48,6 +49,7 @@ class Contents:
     statement: Statement
     found: dict[str, Found] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
+    _layers: dict[Path, dict[str, bytes]] = field(default_factory=dict)
 
     def ending(self, suffix: str) -> Iterator[tuple[str, StoredTensor]]:
         """The tensors whose names end so and that none has taken, with what is before the end."""
@@ -58,6 +60,12 @@ class Contents:
     def get(self, *names: str) -> StoredTensor | None:
         """The first of these that is there."""
         return next((self.tensors[name] for name in names if name in self.tensors), None)
+
+    def layers(self, path: Path) -> dict[str, bytes]:
+        """What the metadata of a file says of modules, as JSON, by their names."""
+        if path not in self._layers:
+            self._layers[path] = layers_in(path)
+        return self._layers[path]
 
     def take(
         self,

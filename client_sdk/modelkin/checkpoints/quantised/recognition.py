@@ -19,7 +19,9 @@ from modelkin.checkpoints.quantised import (
 )
 from modelkin.checkpoints.quantised.contents import Contents, Found
 from modelkin.checkpoints.quantised.statement import read_statement
+from modelkin.checkpoints.quantised.tensor import bytes_of
 from modelkin.checkpoints.tensors import StoredTensor
+from modelkin.errors import InvalidCheckpoint
 
 __all__ = ["Recognition", "recognise"]
 
@@ -66,23 +68,31 @@ class Recognition:
         """The names of all tensors, before quantisation and as they are stored."""
         return [*dict.fromkeys((*self.stored, *self.found))]
 
-    def without(self, excluded: set[str]) -> tuple[dict[str, StoredTensor], set[str]]:
-        """The tensors that are left, by their names, sorted, and the names of the others.
+    def divide(self, excluded: set[str]) -> tuple[dict[str, StoredTensor], set[str]]:
+        """All tensors by their names, sorted, and the names of those that are left out.
 
         Args:
-            excluded: names; a quantised tensor goes with any of its parts.
+            excluded: names; a quantised tensor goes with any of its parts. One that cannot be read
+                goes as the bytes of its parts, by which exact copies are known.
 
         Raises:
-            InvalidCheckpoint: a tensor is quantised by a scheme that is not read, or damaged.
+            InvalidCheckpoint: a tensor that is not left out is quantised by a scheme that is not
+                read, or damaged.
         """
-        left, gone = dict[str, StoredTensor](), excluded & self.plain.keys()
+        tensors, gone = dict(self.plain), excluded & self.plain.keys()
         for name, found in self.found.items():
-            if name in excluded or any(part.name in excluded for part in found.parts):
-                gone.add(name)
+            left_out = name in excluded or any(part.name in excluded for part in found.parts)
+            try:
+                tensors[name] = found.make()
+            except InvalidCheckpoint:
+                if not left_out:
+                    raise
+                parts = {part.name: bytes_of(part) for part in found.parts}
+                tensors |= parts
+                gone |= parts.keys()
             else:
-                left[name] = found.make()
-        left |= {name: tensor for name, tensor in self.plain.items() if name not in gone}
-        return dict(sorted(left.items())), gone
+                gone |= {name} if left_out else set()
+        return dict(sorted(tensors.items())), gone
 
 
 def recognise(named: Mapping[str, StoredTensor], beside: Iterable[Path] = ()) -> Recognition:

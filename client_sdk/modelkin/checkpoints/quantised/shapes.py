@@ -81,7 +81,8 @@ def grid_over(
 
     Args:
         shape: of the tensor.
-        scale: one for the tensor, or one for each row, column or block of the last two dimensions.
+        scale: one for the tensor; or one for each row, column or block, with as many dimensions as
+            the tensor; or with fewer, one for each entry of the first ones.
         codes: the tensor's codes, for errors.
         stated: the rows and the columns of a block, if they are known.
         dtype: the type that the scale is read as.
@@ -90,10 +91,11 @@ def grid_over(
     Raises:
         InvalidCheckpoint: the shapes do not fit.
     """
-    over = (1,) * len(shape) if scale.size == 1 else scale.shape
-    over += (1,) * (len(shape) - len(over))
-    if scale.dtype not in NUMBERS or len(over) > len(shape) or len(shape) > MAX_DIMENSIONS:
+    over = () if scale.size == 1 else scale.shape
+    known = scale.dtype in NUMBERS and len(over) <= len(shape) <= MAX_DIMENSIONS
+    if not known or (len(over) < len(shape) and over != shape[: len(over)]):
         raise unfit(scale, codes)
+    over += (1,) * (len(shape) - len(over))
     axes = [*zip(shape, over, strict=True)] or [(1, 1)]
     while merge and len(axes) > 1 and axes[-1][1] == axes[-2][1] == 1:
         axes[-2:] = [(axes[-2][0] * axes[-1][0], 1)]

@@ -9,9 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from modelkin.checkpoints.header import read_metadata
 from modelkin.core.foreign_json import NULL, Raw, decode_json
 
-__all__ = ["Statement", "count_in", "read_statement"]
+__all__ = ["Statement", "count_in", "layers_in", "read_statement"]
 
 _CONFIGURATIONS: Final = (
     "config.json",
@@ -36,6 +37,12 @@ class _Config(msgspec.Struct):
     quantization: Raw = NULL
     compression_config: Raw = NULL
     text_config: Raw = NULL
+
+
+class _Layers(msgspec.Struct):
+    """What is read of ComfyUI's entry."""
+
+    layers: dict[str, Raw] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,22 @@ def read_statement(beside: Iterable[Path]) -> Statement:
         if fields and said.file is None:
             said = Statement(name, fields)
     return Statement(said.file, said.fields, model_type)
+
+
+def layers_in(path: Path) -> dict[str, bytes]:
+    """What ComfyUI's entry in the metadata of a file says of modules, as JSON, by their names.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    text = read_metadata(path).get("_quantization_metadata", "")
+    if len(text) > _MAX_PART_BYTES:
+        return {}
+    try:
+        layers = decode_json(text, _Layers).layers
+    except ValueError:
+        return {}
+    return {name: bytes(layer) for name, layer in layers.items()}
 
 
 def _of_model(config: _Config) -> dict[str, Any]:

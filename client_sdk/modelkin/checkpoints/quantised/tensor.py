@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 
 from modelkin.checkpoints.quantised.grids import Scaled
-from modelkin.checkpoints.quantised.matrices import Floats
-from modelkin.checkpoints.tensors import STRETCH_SIZE, ComputedTensor
+from modelkin.checkpoints.quantised.matrices import Floats, Stored, as_bytes
+from modelkin.checkpoints.tensors import STRETCH_SIZE, ComputedTensor, StoredTensor
 
-__all__ = ["MAX_TURNED_WIDTH", "QuantisedTensor"]
+__all__ = ["MAX_TURNED_WIDTH", "QuantisedTensor", "bytes_of"]
 
 MAX_TURNED_WIDTH: Final = 1 << 18
 """The most columns of a tensor that is stored transposed: a row of it is read at once."""
@@ -71,3 +71,17 @@ class QuantisedTensor(ComputedTensor):
         rows = slice(rows.start - at * height, min(rows.stop - at * height, height))
         stored = slice(at * self.width + columns.start, at * self.width + columns.stop)
         return self.values.block(stored, rows).T
+
+
+def bytes_of(part: StoredTensor) -> QuantisedTensor:
+    """The bytes of a tensor of any type, as numbers."""
+    stored = as_bytes(part)
+    return QuantisedTensor(
+        name=part.name,
+        dtype=part.dtype,
+        shape=stored.shape,
+        path=part.path,
+        begin=part.begin,
+        width=max(stored.size, 1),
+        values=Scaled(Stored(stored, max(stored.size, 1)), ()),
+    )

@@ -10,7 +10,7 @@ from typing import Final
 
 from modelkin.checkpoints.dtypes import FLOATS
 from modelkin.checkpoints.quantised.contents import Contents, refuse
-from modelkin.checkpoints.quantised.matrices import INTEGERS
+from modelkin.checkpoints.quantised.matrices import E8M0, INTEGERS
 from modelkin.checkpoints.quantised.tensor import QuantisedTensor
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.foreign_json import decode_json
@@ -46,6 +46,8 @@ _READ: Final = (
 _COMFY: Final = ("float8_e4m3fn", "float8_e5m2", "int8_tensorwise", "int8_blockwise")
 """Formats of ComfyUI whose scales lie as in other schemes."""
 _COMFY_FIELDS: Final = frozenset({"format", "group_size", "full_precision_matrix_mult"})
+_OF_BLOCKS: Final = (E8M0, "U8", "F8_E4M3")
+"""The types of scales that kernels want in an order of their own."""
 _MAX_BYTES: Final = 1 << 16
 _SHORT: Final = (*(name for name in INTEGERS if not name.endswith("64")), "F4")
 _LEAST_A_SCALE: Final = 16
@@ -61,16 +63,29 @@ def find(contents: Contents) -> None:
 
 
 def find_comfy(contents: Contents) -> None:
-    """Take the tensors of ComfyUI that have a form of their own."""
+    """Take the tensors of ComfyUI that have a form of their own.
+
+    A tensor beside them says the form, or the metadata of the file.
+    """
     for stem, said in list(contents.ending(".comfy_quant")):
         codes = contents.get(f"{stem}.weight")
-        if codes is None or said.dtype != "U8" or said.size > _MAX_BYTES:
-            continue
-        contents.taken.add(said.name)
-        what = _of_comfy(said)
-        if what is not None:
-            scales = (contents.get(f"{stem}.weight_scale"), contents.get(f"{stem}.weight_scale_2"))
-            contents.take(codes.name, (codes, *scales), _refusal(codes, what))
+        if codes is not None and said.dtype == "U8" and said.size <= _MAX_BYTES:
+            contents.taken.add(said.name)
+            _take_comfy(contents, stem, codes, said.raw(0, said.size).tobytes())
+    for stem, codes in list(contents.ending(".weight")):
+        scale = contents.get(f"{stem}.weight_scale")
+        in_blocks = scale is not None and len(scale.shape) > 1 and scale.dtype in _OF_BLOCKS
+        form = contents.layers(codes.path).get(stem) if in_blocks else None
+        if form is not None:
+            _take_comfy(contents, stem, codes, form)
+
+
+def _take_comfy(contents: Contents, stem: str, codes: StoredTensor, form: bytes) -> None:
+    """Take a tensor of ComfyUI, if its scales lie as in no other scheme."""
+    what = _of_comfy(form)
+    if what is not None:
+        scales = (contents.get(f"{stem}.weight_scale"), contents.get(f"{stem}.weight_scale_2"))
+        contents.take(codes.name, (codes, *scales), _refusal(codes, what))
 
 
 def _scales(contents: Contents) -> dict[str, StoredTensor]:
@@ -108,9 +123,9 @@ def _scheme(
     return None
 
 
-def _of_comfy(said: StoredTensor) -> str | None:
+def _of_comfy(said: bytes) -> str | None:
     try:
-        fields = decode_json(said.raw(0, said.size).tobytes(), dict[str, object])
+        fields = decode_json(said, dict[str, object])
     except ValueError:
         return "ComfyUI with a damaged description"
     form = fields.get("format")

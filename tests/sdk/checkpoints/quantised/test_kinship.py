@@ -15,6 +15,8 @@ from modelkin import Support, similarity
 from modelkin.checkpoints import open_checkpoint, select_from_checkpoint
 from tests.support.models.quantised_checkpoints import BITS, SCHEMES, write_quantised
 
+pytestmark = pytest.mark.slow
+
 WEIGHTS: Final = {
     f"h.{n}.weight": (0.02 * np.random.default_rng(n).standard_t(6, (128, 512))).astype(np.float32)
     for n in range(4)
@@ -42,7 +44,6 @@ def test_copies_are_kin_of_the_original(original: Support, tmp_path: Path, schem
     assert similarity(original, copy) >= least
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["GPTQ, 4 bits, in the order of activations", "AWQ", "nf4"])
 def test_memory_does_not_grow_with_the_tensor(tmp_path: Path, scheme: str) -> None:
     """A tensor of 12 MiB of values takes as much memory as one of 24."""

@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from modelkin import similarity
-from modelkin.checkpoints import Checkpoint, cut_checkpoint, open_checkpoint, select_from_checkpoint
+from modelkin.checkpoints import (
+    Checkpoint,
+    cut_checkpoint,
+    open_checkpoint,
+    select_from_checkpoint,
+    weights_of,
+)
 from modelkin.errors import InvalidCheckpoint
 from tests.sdk.cli.files import Tensors, save, save_sharded
 from tests.support.models.quantised_checkpoints import SCHEMES, quantised, write_quantised
@@ -220,6 +227,24 @@ def test_what_is_not_read_is_named(tmp_path: Path, words: str) -> None:
     assert "z.weight" in [tensor.name for tensor in left.tensors]
 
 
+def test_what_metadata_says(tmp_path: Path) -> None:
+    """ComfyUI's NVFP4 has its scales in another order, which the file's metadata may say alone."""
+    tensors, _ = quantised({"m.weight": matrix(1).numpy()}, "NVFP4")
+    assert ["NVFP4"] == [t.dtype for t in opened(tmp_path, tensors).tensors]
+    layers = {"format_version": "1.0", "layers": {"m": {"format": "nvfp4"}}}
+    path = tmp_path / "comfy.safetensors"
+    save_file(tensors, path, {"_quantization_metadata": json.dumps(layers)})
+    with pytest.raises(InvalidCheckpoint, match="ComfyUI as 'nvfp4'"):
+        open_checkpoint(path)
+
+
+@pytest.mark.parametrize("shape", [(3,), (128,), (64, 128, 1), (7, 128)])
+def test_scales_that_do_not_fit(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """Scales of another shape than of a tensor, its rows or its blocks are refused."""
+    tensors = {"m.weight": matrix(1).to(E4M3), "m.weight_scale": torch.ones(shape)}
+    assert "does not fit that of 'm.weight'" in refusal(tmp_path, tensors)
+
+
 def test_excluded_by_either_name(tmp_path: Path) -> None:
     """A pattern of the name before quantisation, or of a part, leaves out the whole tensor."""
     packed, config = quantised(
@@ -228,6 +253,23 @@ def test_excluded_by_either_name(tmp_path: Path) -> None:
     for pattern in ("b.weight", "b.*", "*b.qzeros"):
         found = opened(tmp_path, packed, pattern, config=config)
         assert (["a.weight"], ("b.weight",)) == ([t.name for t in found.tensors], found.excluded)
+
+
+@pytest.mark.parametrize("scheme", ["AWQ", "HQQ"])
+def test_copies_are_exact_with_what_is_left_out(tmp_path: Path, scheme: str) -> None:
+    """Quantised tensors that are left out, readable or not, count for whether a model is a copy."""
+    packed: Tensors = {"m.W_q": ints(64, 64, dtype=torch.uint8)}
+    config: dict[str, Any] = {}
+    if scheme == "AWQ":
+        packed, config = quantised({"m.weight": matrix(1).numpy()}, "AWQ")
+    tensors = packed | {"z.weight": torch.ones(3)}
+    digests = [weights_of(opened(tmp_path, tensors, "m.*", config=config)).digest]
+    first = next(iter(packed.values()))
+    first[0, 0] += 1
+    digests.append(weights_of(opened(tmp_path, tensors, "m.*", config=config)).digest)
+    first[0, 0] -= 1
+    digests.append(weights_of(opened(tmp_path, tensors, "m.*", config=config)).digest)
+    assert [0, 1, 0] == [digests.index(digest) for digest in digests]
 
 
 def test_no_average_goes_into_codes(tmp_path: Path) -> None:
