@@ -30,6 +30,7 @@ def declare(space: Space, name: str, *bases: str) -> None:
     ok(space.http.patch(space.path("models", name), json={"base_models": bases}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bases", "verdict", "decided"),
     [
@@ -60,6 +61,7 @@ def test_the_weightiest_verdict_counts(
         assert "Of the others" in found["summary"]
 
 
+@pytest.mark.slow
 def test_relations_by_any_base(merge: Space) -> None:
     """Bases, siblings, ancestors and derivatives are found by any of several bases."""
     declare(merge, "merge", "a", "b")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html import unescape
 from html.parser import HTMLParser
+from typing import Any
 
 import httpx
 import numpy as np
@@ -320,3 +321,16 @@ def test_a_subscription_leads_to_its_model_and_tag(http: httpx.Client, space: Sp
         assert f"/spaces/{space.name}?q=tag%3A%22x+y%22" == links["x y"]
     assert f'href="/spaces/{space.name}/models/a%20b"' in http.get("/subscriptions").text
     assert 'href="/?q=a+b"' in http.get(f"/subscriptions/{anywhere['id']}").text
+
+
+def test_a_merge_shows_all_its_bases(http: httpx.Client, space: Space) -> None:
+    """Each base is a link to the models that declare it, with the relation behind them."""
+    rng = np.random.default_rng(5)
+    space.put_all({name: random_support(rng, M, 100) for name in ("m000", "m001")})
+    said: dict[str, Any] = {"base_models": ["m001", "gone"], "base_relation": "merge"}
+    ok(http.patch(space.path("models", "m000"), json=said))
+    shown = page(http, f"/spaces/{space.name}/models/m000")
+    assert "base%3A" in shown.links["gone"]
+    assert "m001, gone merge" in " ".join(shown.text.split())
+    listed = page(http, f"/spaces/{space.name}")
+    assert "m001, gone merge" in " ".join(listed.text.split())

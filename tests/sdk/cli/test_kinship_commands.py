@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +119,35 @@ def test_a_script_asks_whether_a_lineage_is_suspicious(
     assert 0 == code("--exit-code", "--verdict=consistent")
     assert 0 == code("--exit-code", "--verdict=cycle", "--verdict=unknown_base")
     assert (0, 1) == (code("birds/0", "--exit-code"), code("birds/4", "--exit-code"))
+
+
+@pytest.mark.slow
+def test_a_merge_and_a_space_of_differences(run_here: Run, server: Server) -> None:
+    """All bases of a merge are shown with their relation and verdicts. A space of differences is
+    not suspicious where its models declare its own base.
+    """
+    rng, space = np.random.default_rng(3), "cli-differences"
+    digest = "sha256:" + 64 * "0"
+    with modelkin.Client(server.url) as client:
+        of = modelkin.Importance("delta", f"org/base@{digest}")
+        client.ensure_space(space, num_parameters=M, importance=of)
+        for name in ("org/one", "org/two"):
+            client.put_support(space, name, random_support(rng, M, K))
+            client.models.update(space, name, base_model="org/base")
+
+    def run(command: str, *words: str) -> Any:
+        return run_here(command, *words, "--space", space, "--url", server.url)
+
+    assert [0, 0] == [
+        run("lineage", *words, "--exit-code").returncode for words in ((), ("org/one",))
+    ]
+    with modelkin.Client(server.url) as client:
+        bases = ("org/base", "org/other")
+        client.models.update(space, "org/two", base_models=bases, base_relation="merge")
+    assert 1 == run("lineage", "--exit-code").returncode
+    assert "org/base, org/other (merge)" in run("show", "org/two").stdout
+    said = run("lineage", "org/two").stdout
+    assert "org/base inconclusive, org/other unknown base" in said.replace("_", " ")
 
 
 @pytest.mark.parametrize(("option", "value"), [("n_clusters", 4), ("distance_threshold", 0.97)])

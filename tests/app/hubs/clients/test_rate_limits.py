@@ -38,6 +38,7 @@ def test_another_status_is_no_limit() -> None:
     assert asked_wait(httpx.Response(503, headers={"RateLimit": '"api";r=0;t=47'})) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["on_hub", "on_cdn"])
 def test_no_request_before_the_time(hub: Hub, app: AppHarness, where: str) -> None:
     """Neither the job itself, when an event makes it due, nor that of another model asks the hub

@@ -10,6 +10,7 @@ import pytest
 from app.hubs.records import SourceRecord
 from app.infra.errors import HubUnavailable
 from tests.app.hubs.conftest import refused
+from tests.app.hubs.ingestion.test_pipelines import pipeline
 from tests.support.app.harness import AppHarness
 from tests.support.models.checkpoints import Tensors, random_tensors, safetensors, sister_of
 from tests.support.servers.fake_huggingface import Handler, Hub, answering
@@ -51,7 +52,7 @@ def verdict(app: AppHarness, name: str) -> tuple[str, str | None]:
     return found["verdict"], found["declared_base"]
 
 
-@pytest.mark.parametrize("importance", [None, "weight"])
+@pytest.mark.parametrize("importance", [None, pytest.param("weight", marks=pytest.mark.slow)])
 def test_a_base_is_named_as_the_hub_calls_it(
     hub: Hub, app: AppHarness, importance: str | None
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_base_is_named_as_the_hub_calls_it(
         assert ("new/base", ("new/base",)) == (found.base_model, found.bases)
 
 
+@pytest.mark.slow
 def test_a_base_that_moves_keeps_its_children(hub: Hub, app: AppHarness) -> None:
     """Its children keep their verdict in both spaces, through a chain of moves, and where another
     repository takes the old name, which then is that for those who declare it anew.
@@ -109,6 +111,7 @@ def test_a_base_that_moves_keeps_its_children(hub: Hub, app: AppHarness) -> None
     assert ("consistent", "org/base") == verdict(app, "org/late")
 
 
+@pytest.mark.slow
 def test_a_move_costs_no_child_its_download(hub: Hub, app: AppHarness) -> None:
     """A commit of a child that changes no weight is still one request after its base has moved."""
     push(hub, "org/base", BASE)
@@ -124,6 +127,7 @@ def test_a_move_costs_no_child_its_download(hub: Hub, app: AppHarness) -> None:
     assert ("consistent", "new/base") == verdict(app, "org/child")
 
 
+@pytest.mark.slow
 def test_only_children_of_the_hub_follow_a_move(hub: Hub, app: AppHarness) -> None:
     """A model that a client has put beside the base declares that, and one of another space may
     declare any other model of this name.
@@ -144,6 +148,7 @@ def test_only_children_of_the_hub_follow_a_move(hub: Hub, app: AppHarness) -> No
     assert ["merge", "merge"] == [one["base_relation"] for one in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("card", "tags", "relation"),
     [
@@ -176,6 +181,7 @@ def test_several_bases_stay_several(
     )
 
 
+@pytest.mark.slow
 def test_tags_alone_declare_bases(hub: Hub, app: AppHarness) -> None:
     """Where the card has no metadata, the Hub's tags say the bases and the relation, whether of one
     base or several; a source that requires differences refuses several by name.
@@ -260,6 +266,7 @@ def test_a_pin_is_no_other_revision(hub: Hub, app: AppHarness) -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "kept", "why"),
     [
@@ -281,6 +288,7 @@ def test_an_address_of_nothing(
     assert kept == found.base_model
 
 
+@pytest.mark.slow
 def test_weights_alone_ask_for_bases_once(hub: Hub, app: AppHarness) -> None:
     """A source of weights asks for a base once for many models, and keeps what the card says while
     the hub does not answer for it.
@@ -308,6 +316,7 @@ def test_weights_alone_ask_for_bases_once(hub: Hub, app: AppHarness) -> None:
     assert ("dark", "new/base") == found.bases
 
 
+@pytest.mark.slow
 def test_a_base_that_cannot_be_asked_for_is_awaited(hub: Hub, app: AppHarness) -> None:
     """Where a difference needs it, the sync is tried again, and nothing is stored without it."""
     push(hub, "org/child", child(1, BASE), base="dark")
@@ -318,3 +327,27 @@ def test_a_base_that_cannot_be_asked_for_is_awaited(hub: Hub, app: AppHarness) -
     hub.on_hub = dark
     state, code, _ = refused(app, hub.url, "org/child")
     assert ("queued", HubUnavailable.code) == (state, code)
+
+
+@pytest.mark.slow
+def test_components_follow_the_base_of_their_pipeline(hub: Hub, app: AppHarness) -> None:
+    """A component declares that of the base's present name, before and after the base has moved."""
+    hub.push("org/base", pipeline(1))
+    hub.push("org/a", pipeline(2), card={"base_model": "old/base"})
+    hub.moved["old/base"] = "org/base"
+    source = app.hubs.follow(hub.url)
+    [_, result] = sync(app, source, "org/base", "org/a")
+    where = {name: part["space"] for name, part in result["components"].items()}
+
+    def declared() -> dict[str, str | None]:
+        found = {name: app.hubs.model(f"org/a/{name}", space) for name, space in where.items()}
+        return {name: model.base_model for name, model in found.items() if model is not None}
+
+    assert {name: f"org/base/{name}" for name in where} == declared()
+    hub.move("org/base", "new/base")
+    sync(app, source, "org/base")
+    assert {name: f"new/base/{name}" for name in where} == declared()
+    hub.moved["old/base"] = "org/other"
+    hub.push("org/a", pipeline(2), card={"base_model": "old/base", "license": "mit"})
+    sync(app, source, "org/a")
+    assert {name: f"new/base/{name}" for name in where} == declared()

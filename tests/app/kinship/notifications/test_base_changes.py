@@ -106,6 +106,7 @@ def test_a_base_that_comes_or_changes_is_checked(
     assert 3 == len(app.webhooks.deliveries(made))
 
 
+@pytest.mark.slow
 def test_a_merge_is_checked_by_any_base(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:

@@ -48,6 +48,7 @@ def test_bases_are_cleared(merge: Space, nothing: dict[str, Any]) -> None:
     assert (None, [], None) == patch(merge, **nothing)
 
 
+@pytest.mark.slow
 def test_a_put_with_a_base_replaces_several(merge: Space) -> None:
     """What an upload says of its base is the whole declaration."""
     with modelkin.Client(str(merge.http.base_url)) as client:
@@ -96,6 +97,7 @@ def test_what_is_no_declaration(merge: Space) -> None:
     assert (None, ["org/a", "org/b"], "merge") == patch(merge)
 
 
+@pytest.mark.slow
 def test_the_graph_has_each_base(merge: Space) -> None:
     """Nodes name all bases, in JSON and in GraphML."""
     path = merge.path("graph")
