@@ -32,6 +32,7 @@ from tests.support.servers.fake_huggingface import Handler, Hub
 SEED: Final = 1906
 NAME, BESIDE = "org/a", "org/b"
 GOOD: Final = safetensors(random_tensors(1, {"a.weight": (4, 4), "b.weight": (3,)}))
+PIPELINE: Final = b'{"_v": "1", "unet": ["diffusers", "U"], "vae": ["diffusers", "V"]}'
 INDEX: Final = "model.safetensors.index.json"
 CONFIG: Final = "adapter_config.json"
 _LONG: Final = "x" * 1_000_000
@@ -110,6 +111,12 @@ def serve_index(hub: Hub, mutant: bytes) -> None:
     hub.push(NAME, {**sharded(random_tensors(2)), INDEX: mutant})
 
 
+def serve_pipeline(hub: Hub, mutant: bytes) -> None:
+    """A repository whose list of components is a mutant."""
+    files = {f"{part}/model.safetensors": GOOD for part in ("unet", "vae")}
+    hub.push(NAME, {**files, "model_index.json": mutant})
+
+
 def serve_config(hub: Hub, mutant: bytes) -> None:
     """An adapter."""
     hub.push(NAME, {**adapter_files(3), CONFIG: mutant})
@@ -158,6 +165,7 @@ _DESCRIBED: Final = {
 HUGGINGFACE: Final[dict[str, tuple[bytes, Serve]]] = {
     "header": (b'{"__metadata__": {"a": "b"},' + header_of(GOOD)[1:], serve_header),
     "index": (sharded(random_tensors(2))[INDEX], serve_index),
+    "pipeline": (PIPELINE, serve_pipeline),
     "config": (adapter_files(3)[CONFIG], serve_config),
     "answer": (json.dumps(_DESCRIBED).encode(), serve_answer),
     "listing": (json.dumps([_DESCRIBED, {"id": BESIDE, "sha": "2"}]).encode(), serve_listing),
