@@ -97,8 +97,12 @@ def _read(state: StoredTensor) -> _State:
     require(state, ("U8",), (1,))
     if state.size > _MAX_STATE_BYTES:
         raise refuse(state, f"a description has at most {_MAX_STATE_BYTES} bytes")
+    raw = state.raw(0, state.size)
+    if not raw.any():
+        where = "where a file is known by its header alone"
+        raise refuse(state, f"it is empty, as {where}: the shape is not known", "read the file")
     try:
-        said = decode_json(state.raw(0, state.size).tobytes(), _State)
+        said = decode_json(raw.tobytes(), _State)
     except ValueError:
         raise refuse(state, "it is no description of bitsandbytes' codes") from None
     if not np.isfinite(np.float32(said.nested_offset)):

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import save
 
+from tests.sdk.adapters.folders import CONFIG, factors, random_factors
 from tests.support.app.harness import AppHarness
 from tests.support.models.checkpoints import safetensors
 from tests.support.models.quantised_checkpoints import quantised
@@ -65,3 +67,29 @@ def test_a_new_configuration_is_read_again(hub: Hub, app: AppHarness) -> None:
     said["quantization_config"]["checkpoint_format"] = "gptq_v2"
     hub.push("org/a", {**changed, "config.json": json.dumps(said).encode()})
     assert "replaced" == result(app, source, "org/a")["status"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "noted"), [("FP8, rows", False), ("MXFP4", False), ("nf4", True)]
+)
+def test_adapters_of_quantised_bases(hub: Hub, app: AppHarness, scheme: str, noted: bool) -> None:
+    """The targets of an adapter are compared with the shapes before quantisation; where a header
+    does not say these, as bitsandbytes' does not, the job notes it.
+    """
+    shapes = {"layers.0.q_proj": (24, 64), "layers.0.v_proj": (8, 64)}
+    base = {f"{name}.weight": np.full(shape, 0.5, np.float32) for name, shape in shapes.items()}
+    tensors, config = quantised(base, scheme)
+    tensors["embed"] = torch.ones(1 << 15)
+    hub.push(
+        "org/base",
+        {"model.safetensors": save(tensors), "config.json": json.dumps(config).encode()},
+    )
+    pairs = factors(random_factors(1, shapes))
+    adapter = {
+        "adapter_model.safetensors": safetensors(pairs),
+        "adapter_config.json": json.dumps(CONFIG).encode(),
+    }
+    hub.push("org/lora", adapter, card={"base_model": "org/base"})
+    notes = result(app, app.hubs.follow(hub.url), "org/lora")["notes"]
+    assert noted == any("known by its header alone" in note for note in notes)
+    assert noted == any("not compared" in note for note in notes)
