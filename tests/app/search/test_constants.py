@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from app.container import Container
 from app.models.catalog.reader import ModelReader
@@ -42,6 +43,7 @@ def constants_of(services: Container, space: AppSpace, *subjects: str) -> tuple[
         return found.of(session, space.space, *asked).names
 
 
+@pytest.mark.slow
 @on_one_database
 def test_a_stranger_among_many_kin_shows_them(services: Container) -> None:
     """One of sixty models, whichever is drawn: by its signature, or since the question is of it."""

@@ -50,7 +50,7 @@ def lineage(space: Space, name: str) -> dict[str, Any]:
 SLOW = [pytest.param(table, marks=pytest.mark.slow) for table in ("sinusoids", "window", "basis")]
 
 
-@pytest.mark.parametrize("table", ["mask", *SLOW, None])
+@pytest.mark.parametrize("table", ["mask", *SLOW, pytest.param(None, marks=pytest.mark.slow)])
 def test_verdicts_rest_on_what_was_trained(http: httpx.Client, table: str | None) -> None:
     """False declarations are contradicted and the child's is not, whatever all models contain."""
     space = space_of(http, table)
@@ -94,6 +94,7 @@ def expected_pair(a: str, b: str) -> tuple[int, float]:
     return len(one & other), 2 * len(one & other) / (len(one) + len(other))
 
 
+@pytest.mark.slow
 def test_neighbors_and_overlaps_leave_constants_out(masked: Space, client: Client) -> None:
     """S, shared indices and kappa are those of the other tensors, of all methods and of a body."""
     supports, _ = planted("mask")
