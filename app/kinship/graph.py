@@ -33,9 +33,11 @@ from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import layouts
 from app.models.subspaces.service import check_compare, common_compare
 from app.search.constants import Constants, SpaceConstants
+from app.search.similarity import partial_note
 from modelkin.core.estimators import standard_errors
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import expected_of_pairs, kappas
+from modelkin.core.similarity.edges import growth_of_pairs
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter
@@ -143,7 +145,7 @@ class GraphService:
         constants = self._constants.of(session, space)
         nodes, values, subspaces = _read_nodes(session, space, tags, counted=sizes is not None)
         session.release()
-        edges, expected = None, np.empty(0)
+        edges, expected, partial = None, np.empty(0), 0
         if len(nodes) > 1 and subspaces:
             chosen = common_compare(space, subspaces, compare)
             edges = subspace_edges(subspaces, chosen, k, threshold or 0.0, deadline)
@@ -153,15 +155,17 @@ class GraphService:
                 models = self._models(space, nodes, values, deadline, constants)
                 finder = EdgeFinder(models, deadline)
                 edges = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
-            expected = _similarity_by_chance(space, sizes, nodes, edges, deadline, constants)
+                expected = _similarity_by_chance(space, sizes, nodes, edges, deadline, models)
+                partial = sum(s is not None and bool(s.gaps) for s in models.supports)
         deadline.require_client()
+        estimated = edges is not None and not edges.exact.all()
         facts = Graph(
             nodes=(),
             edges=(),
             k=k,
             threshold=threshold,
             version=space.version,
-            note=constants.note(space, estimated=edges is not None and not edges.exact.all()),
+            note=partial_note(constants.note(space, estimated=estimated), partial),
             truncated=deadline.passed(),
             constant_tensors=constants.names,
         )
@@ -244,7 +248,7 @@ def _similarity_by_chance(
     nodes: Sequence[repository.Node],
     found: EdgeSet,
     deadline: Deadline,
-    constants: Constants,
+    models: GraphModels,
 ) -> npt.NDArray[np.float64]:
     """Return S by chance of each edge; NaN where it is unknown, and after the deadline.
 
@@ -255,6 +259,7 @@ def _similarity_by_chance(
     """
     if sizes is None or deadline.passed():
         return np.full(len(found.pairs), np.nan)
+    constants = models.constants
     counts = np.zeros((len(nodes), sizes.size), dtype_of(space))
     for row, node in enumerate(deadline.until(nodes)):
         if node.tensor_counts is not None:
@@ -262,6 +267,9 @@ def _similarity_by_chance(
     expected = expected_of_pairs(
         constants.without(counts), found.pairs.ends, sizes.astype(np.float64), deadline.passed
     )
+    supports = {row: s for row, s in enumerate(models.supports) if s is not None}
+    if any(support.gaps for support in supports.values()):
+        expected *= growth_of_pairs(supports, found.pairs.ends, constants.gaps)
     return np.where(found.exact, expected, np.nan) if constants else expected
 
 

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from app.infra.deadlines import NEVER, Deadline
 from app.search.constants import NO_CONSTANTS, Constants
 from modelkin.core import estimators
-from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances, blocks
 from modelkin.core.similarity.edges import Pairs, exact_similarity, nearest_pairs, pairs_from
+from modelkin.core.similarity.matrix import matrix
 from modelkin.core.subspaces.affinity import SubspaceDistances, scaled_columns
 from modelkin.core.subspaces.subspace import Compare, Subspace
 from modelkin.errors import InvalidParameter

@@ -139,6 +139,7 @@ def kin_of(item: Neighbor, measured: Measurements, family: Family) -> Kin:
         to_base=None if to_base is None else to_base.similarity,
         expected=item.expected,
         kappa=item.kappa,
+        covered=item.covered,
     )
 
 

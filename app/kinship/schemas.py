@@ -6,7 +6,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.infra.http.schemas import ConstantTensors, Estimate, Expected, Kappa, Note, ResponseModel
+from app.infra.http.schemas import (
+    ConstantTensors,
+    Covered,
+    Estimate,
+    Expected,
+    Kappa,
+    Note,
+    ResponseModel,
+)
 from modelkin.core.kinship.lineage import BaseRelation, Reason
 from modelkin.types.kinship import Donors
 from modelkin.types.lineages import Lineage, LineageFinding
@@ -119,6 +127,7 @@ class KinOut(ResponseModel):
         description="what the declared bases make of it"
     )
     to_base: float | None = Field(description="its S to the declared base, if that was compared")
+    covered: Covered
 
 
 class LinkOut(ResponseModel):

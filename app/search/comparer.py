@@ -17,7 +17,7 @@ from app.infra.db.database import Reader
 from app.infra.deadlines import NEVER, Deadline
 from app.infra.errors import Unavailable
 from app.models.catalog.reader import ModelReader, Subject
-from app.models.catalog.repositories.candidates import Candidate
+from app.models.catalog.repositories.candidates import Candidate, candidates_by_name
 from app.models.catalog.repositories.sketches import sketches_by_id
 from app.models.catalog.repositories.tensor_counts import counts_by_name
 from app.models.index.cascade import is_sharper
@@ -33,7 +33,7 @@ from modelkin import wire
 from modelkin.core import estimators
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import expected_similarities, kappa
-from modelkin.core.similarity.outside import overlap_outside
+from modelkin.core.similarity.outside import covered_share, magnification, overlap_outside
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.core.sketching.sketch import Sketch, similarity_in_sample, standard_error_in_sample
 from modelkin.errors import InvalidParameter
@@ -184,6 +184,13 @@ class Comparer:
         ).tolist()
         pairs = zip(counted, expected, strict=True)
         known = {item.model: s0 for item, s0 in pairs if not math.isnan(s0)}
+        partial = [
+            item.model for item in counted if item.covered is not None and item.model in known
+        ]
+        for candidate in candidates_by_name(session, space, partial) if partial else ():
+            packed = self._reader.find_packed(space, candidate)
+            if packed is not None:
+                known[candidate.name] *= magnification(subject.packed, packed, constants.gaps)
         return [_beyond_chance(item, known.get(item.model)) for item in items]
 
     def jaccards(self, query: PreparedQuery, ids: Sequence[int]) -> dict[int, float]:
@@ -323,6 +330,7 @@ def _beyond_chance(item: Neighbor, expected: float | None) -> Neighbor:
         expected,
         kappa(item.similarity, expected),
         item.ordered_similarity,
+        item.covered,
     )
 
 
@@ -340,6 +348,7 @@ def _exact_neighbor(
         standard_error=0.0,
         shared_indices=found.shared,
         ordered_similarity=None if by_ranks is None else by_ranks(theirs.unpack()),
+        covered=covered_share(ours, theirs),
     )
 
 

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 
 from app.infra.http.schemas import (
     ConstantTensors,
+    Covered,
     Estimate,
     Expected,
     Kappa,
@@ -47,6 +48,7 @@ class NeighborOut(ResponseModel):
         description="the cosine of the indices, weighted by the octaves of their ranks, exact; "
         "null unless measure is ordered"
     )
+    covered: Covered
 
 
 class NeighborsOut(ResponseModel):
@@ -68,6 +70,7 @@ class NeighborsOut(ResponseModel):
                             "expected": 0.101,
                             "kappa": 0.779,
                             "ordered_similarity": None,
+                            "covered": None,
                         }
                     ],
                     "candidates": 8,
@@ -162,6 +165,7 @@ class OverlapOut(ResponseModel):
                     ],
                     "note": None,
                     "constant_tensors": [],
+                    "covered": None,
                 }
             ]
         }
@@ -184,6 +188,7 @@ class OverlapOut(ResponseModel):
     tensors: list[TensorOverlapOut] | None
     note: Note
     constant_tensors: ConstantTensors
+    covered: Covered
 
     @classmethod
     def of(cls, found: Overlap) -> OverlapOut:

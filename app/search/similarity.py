@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,11 @@ from app.search.comparer import require_layout
 from app.search.constants import Constants, SpaceConstants
 from app.search.orders import ordered_matrix, require_ordered
 from modelkin.core import estimators
-from modelkin.core import packed as packing
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity import chance, overlap
+from modelkin.core.similarity.matrix import growth, matrix
 from modelkin.core.similarity.ordered import ordered_similarity_to
-from modelkin.core.similarity.outside import overlap_outside
+from modelkin.core.similarity.outside import covered_share, overlap_outside
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Overlap, SimilarityMatrix
@@ -41,6 +41,8 @@ _ROWS_AT_A_TIME = 50
 
 Floats = npt.NDArray[np.float64]
 _NO_VALUES: npt.NDArray[np.unsignedinteger] = np.empty(0, np.uint32)
+_Compared: TypeAlias = tuple[Floats, list[int], int]
+"""The values of all pairs, the rows without a support, and how many supports cover a part."""
 P = TypeVar("P", PackedSupport, PackedSupport | None)
 
 
@@ -102,6 +104,7 @@ class SimilarityService:
             note=constants.note(space, estimated=False),
             ordered_similarity=by_octaves,
             constant_tensors=constants.names,
+            covered=covered_share(one, other),
         )
 
     def matrix(
@@ -144,9 +147,9 @@ class SimilarityService:
             "ordered": self._ordered_similarity,
         }[measure]
         with intact_maps():
-            values, estimated = compute(session, space, records, require, constants)
+            values, estimated, partial = compute(session, space, records, require, constants)
         without = tuple(names[row] for row in estimated)
-        caveat = constants.note(space, estimated=bool(estimated))
+        caveat = partial_note(constants.note(space, estimated=bool(estimated)), partial)
         note = _note(caveat, len(without) if measure == "kappa" else 0)
         left_out = constants.names
         return SimilarityMatrix(
@@ -160,8 +163,20 @@ class SimilarityService:
         records: Sequence[ModelRecord],
         require: _Requirement,
         constants: Constants,
-    ) -> tuple[Floats, list[int]]:
-        """S of all pairs, and the rows of models without a support, whose S is estimated."""
+    ) -> _Compared:
+        """S of all pairs; it is estimated for models without a support."""
+        values, estimated, supports = self._compare(session, space, records, require, constants)
+        return values, estimated, sum(s is not None and bool(s.gaps) for s in supports)
+
+    def _compare(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        records: Sequence[ModelRecord],
+        require: _Requirement,
+        constants: Constants,
+    ) -> tuple[Floats, list[int], list[PackedSupport | None]]:
+        """S of all pairs, the rows of models without a support, and the supports of all."""
         packed = _read_supports(
             records, require, partial(self._reader.find_packed, space, mapped=True)
         )
@@ -174,8 +189,8 @@ class SimilarityService:
             _estimate_rows(signatures, estimated, values, require)
         if full:
             supports = [support for support in packed if support is not None]
-            values[np.ix_(full, full)] = packing.matrix(supports, require, constants.gaps)
-        return values, estimated
+            values[np.ix_(full, full)] = matrix(supports, require, constants.gaps)
+        return values, estimated, packed
 
     def _kappas(
         self,
@@ -184,16 +199,20 @@ class SimilarityService:
         records: Sequence[ModelRecord],
         require: _Requirement,
         constants: Constants,
-    ) -> tuple[Floats, list[int]]:
-        """Kappa of all pairs, and the rows of models without a support, whose kappa is NaN."""
+    ) -> _Compared:
+        """Kappa of all pairs; it is NaN for models without a support."""
         sizes = tensor_sizes(session, space)
         assert sizes is not None  # the space has a layout
         counts = _counts(session, space, records, sizes.size)
-        values, estimated = self._similarities(session, space, records, require, constants)
+        values, estimated, packed = self._compare(session, space, records, require, constants)
         expected = chance.expected_matrix(
             constants.without(counts), sizes.astype(np.float64), require
         )
-        return chance.kappas(values, expected), estimated
+        full = [row for row, support in enumerate(packed) if support is not None]
+        supports = [support for support in packed if support is not None]
+        expected[np.ix_(full, full)] *= growth(supports, constants.gaps)
+        partial = sum(bool(support.gaps) for support in supports)
+        return chance.kappas(values, expected), estimated, partial
 
     def _ordered_similarity(
         self,
@@ -202,13 +221,13 @@ class SimilarityService:
         records: Sequence[ModelRecord],
         require: _Requirement,
         constants: Constants,
-    ) -> tuple[Floats, list[int]]:
+    ) -> _Compared:
         """The ordered similarity of all pairs; every model has a support."""
         session.release()
         opened = _read_supports(
             records, require, partial(self._reader.require_packed, space, mapped=True)
         )
-        return ordered_matrix(opened, require, constants.gaps), []
+        return ordered_matrix(opened, require, constants.gaps), [], 0
 
     def _signatures(
         self, session: Reader, space: SpaceRecord, records: Sequence[ModelRecord]
@@ -290,6 +309,15 @@ def _counts(
             if record.id in found:
                 table[row] = found[record.id]
     return table
+
+
+def partial_note(caveat: str | None, partial: int) -> str | None:
+    """A caveat, and that some models do not have all parameters of their space."""
+    if not partial:
+        return caveat
+    who = "1 model covers" if partial == 1 else f"{partial} models cover"
+    own = f"{who} a part of the space: S and chance of a pair are over what both cover"
+    return own if caveat is None else f"{caveat}; {own}"
 
 
 def _note(caveat: str | None, unknown: int) -> str | None:

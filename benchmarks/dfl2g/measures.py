@@ -26,7 +26,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from demo.planted import CLASSES, Clients
 from modelkin import FewSamplesWarning, Signature, Subspace, Support, fit_subspace, select_support
-from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.matrix import matrix
 from modelkin.core.subspaces.affinity import affinities
 from modelkin.torch import fisher_importance
 

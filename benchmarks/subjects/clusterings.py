@@ -37,7 +37,8 @@ from benchmarks.harness import extra_memory
 from benchmarks.report import Findings, Row, Table, duration
 from benchmarks.stored_space import stored
 from modelkin.core.clustering.clustering import agreement
-from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.matrix import matrix
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 

@@ -33,7 +33,8 @@ from modelkin import Support, select_support
 from modelkin.core.kinship import donors
 from modelkin.core.kinship.cover import greedy_cover
 from modelkin.core.kinship.membership import TargetIndices
-from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.matrix import matrix
 from modelkin.core.similarity.rarity import index_weights, rarities
 
 LIBRARIES = ("numpy", "numba", "sqlalchemy", "torch", "scikit-learn")

@@ -16,7 +16,8 @@ from benchmarks.retrieval.peers import installed
 from benchmarks.retrieval.planted_models import BACKGROUNDS, H, bits, simulated
 from modelkin import Support
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.packed import PackedSupport, matrix, packed_shared_count
+from modelkin.core.packed import PackedSupport, packed_shared_count
+from modelkin.core.similarity.matrix import matrix
 from modelkin.core.sketching.signature_matrix import estimated_matrix
 
 LIBRARIES = ("numpy", "numba", "pyroaring", "scipy")

@@ -156,6 +156,6 @@ def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision
         SpaceMismatch: the base has other tensors.
     """
     found = correspond(base.layout, checkpoint.layout)
-    if not found.equal:
+    if not found.fits:
         differing = found.difference("the base", "the model")
         raise SpaceMismatch(f"its base {revision_label(revision)} has another layout: {differing}")

@@ -42,6 +42,11 @@ class PlannedSize:
     rule: SelectionRule
     usual: int | None = None
 
+    def rule_for(self, share: float) -> SelectionRule:
+        """The rule for a checkpoint that has a share of the parameters: so much of K."""
+        k = max(1, round(share * self.rule.k))
+        return self.rule if share == 1 else SelectionRule(k, Fraction(1))
+
     @property
     def note(self) -> str | None:
         """A sentence for people if the service selects fewer indices than clients."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, Counter, revision_label
@@ -170,6 +170,8 @@ class SupportSelector:
             main = self._resolver.find(
                 session, source.tenant, source.space, checkpoint.layout, exclude
             )
+            if source.importance == "delta" and main.space is None and base is not None:
+                main = replace(main, layout=base.layout)  # its children have it in common
             if source.importance != "delta":
                 main.require(_WEIGHT)
                 parts.append(self._part(session, made, _WEIGHT, main, main))
@@ -227,12 +229,12 @@ def _select_supports(
     for part in parts:
         layout, name = part.target.layout, _importance_name(part)
         other = base if name == "delta" else None
-        paired = None if other is None else other.in_order(layout)
         counting: Counter = partial(_count_stage, count, f"selecting by {name}")
         try:
-            model = checkpoint.in_order(layout)
+            model, paired = _pair(checkpoint, other, layout)
             digest = part.importance.base_digest
-            support = select(model, paired, made.base, part.size.rule, counting, digest)
+            rule = part.size.rule_for(model.num_parameters / layout.num_parameters)
+            support = select(model, paired, made.base, rule, counting, digest)
             support = support.reordered(layout)  # the same indices, by the names of the space
         except (InvalidImportance, InvalidCheckpoint) as error:
             if other is None or made.base.required:
@@ -241,6 +243,16 @@ def _select_supports(
         else:
             chosen.append((part, support))
     return chosen, reason
+
+
+def _pair(
+    checkpoint: Checkpoint, base: Checkpoint | None, layout: Layout
+) -> tuple[Checkpoint, Checkpoint | None]:
+    """What a checkpoint and its base have of a layout, in its order."""
+    if isinstance(checkpoint, Adapter):
+        return checkpoint.in_order(layout), base
+    model = checkpoint.fitted(layout)
+    return (model, None) if base is None else model.beside(base)
 
 
 def _count_stage(count: Counting, stage: str, done: int, total: int) -> None:
@@ -254,7 +266,7 @@ def _importance_name(part: _Part) -> ImportanceName:
 def _difference_importance(base: Checkpoint, layout: Layout, made: IngestResult) -> Importance:
     """The importance of differences from a base."""
     assert made.base.revision is not None
-    digest = weights_digest(base, layout)
+    digest = weights_digest(base, correspond(base.layout, layout).common)
     name = f"{made.base.revision.model_name}@{digest}"
     note = f"differences from {revision_label(made.base.revision)}"[:MAX_NOTE_LENGTH]
     return Importance("delta", name if len(name) <= MAX_BASE_LENGTH else digest, note)

@@ -27,7 +27,7 @@ from app.models.spaces.support_sizes import SupportSizeRequest
 from app.tenancy.auth.records import Tenant
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
-from modelkin.core.matching.correspondence import correspond
+from modelkin.core.matching.correspondence import MIN_PART, MIN_SHARE, correspond
 from modelkin.errors import SpaceMismatch
 
 __all__ = [
@@ -134,7 +134,7 @@ class SpaceResolver:
     def find(
         self, session: Reader, tenant: Tenant, name: str, layout: Layout, patterns: Sequence[str]
     ) -> SpaceTarget:
-        """Find the space for a layout.
+        """Find the space for a layout: one that has all of it, or that it has the most of.
 
         Args:
             session: a reader of spaces.
@@ -151,13 +151,17 @@ class SpaceResolver:
         _require_plain(named)
         exclude = _patterns(named, patterns)
         kept = layout.without(exclude, unmatched_ok=True)
-        if named is None or _fits(session, named, kept):
+        if named is None or _share(session, named, kept):
             return _target(session, name, kept, exclude, named)
-        for space in _siblings(session, tenant, name):
-            if _fits(session, space, kept):
-                return _target(session, space.name, kept, exclude, space)
         own = _name_with_suffix(name, layout_digest(kept))
-        return _target(session, own, kept, exclude, _fitting(session, tenant, own, kept))
+        found = _fitting(session, tenant, own, kept)
+        if found is None:
+            siblings = list(_siblings(session, tenant, name))
+            shares = [_share(session, space, kept) for space in siblings]
+            if any(shares):
+                nearest = siblings[shares.index(max(shares))]
+                return _target(session, nearest.name, kept, exclude, nearest)
+        return _target(session, own, kept, exclude, found)
 
     def find_sister(
         self, session: Reader, tenant: Tenant, main: SpaceTarget, base: Importance
@@ -319,3 +323,14 @@ def _fits(session: Reader, space: SpaceRecord, layout: Layout) -> bool:
     if own is None:
         return space.num_parameters == layout.num_parameters
     return correspond(layout, own).equal
+
+
+def _share(session: Reader, space: SpaceRecord, layout: Layout) -> float:
+    """The share of a space's layout that a checkpoint has; 0 where it is too little."""
+    own = None if space.kind != "supports" else layouts.find_layout(session, space)
+    if own is None:
+        return float(_fits(session, space, layout))
+    if not MIN_SHARE / 2 < layout.num_parameters / own.num_parameters < 1 / MIN_PART + 1:
+        return 0.0
+    found = correspond(layout, own)
+    return found.share if found.fits else 0.0

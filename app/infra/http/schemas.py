@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 __all__ = [
     "ConstantTensors",
+    "Covered",
     "Estimate",
     "Expected",
     "Kappa",
@@ -35,6 +36,13 @@ Kappa = Annotated[
 ConstantTensors = Annotated[
     list[str],
     Field(description="the tensors that no training changed, which S and chance leave out"),
+]
+Covered = Annotated[
+    float | None,
+    Field(
+        description="the share of the parameters that both have, over which all figures are; null "
+        "where that is all, and where an estimate cannot know it"
+    ),
 ]
 Note = Annotated[
     str | None,

@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from app.jobs.service import Progress
 from app.kinship.clustering.snapshot import Snapshot
-from modelkin.core.packed import matrix
 from modelkin.core.similarity.distances import Distances, MatrixDistances, SignatureDistances
 from modelkin.core.similarity.edges import exact_similarity
+from modelkin.core.similarity.matrix import matrix
 from modelkin.core.similarity.nearest import Nearest, nearest
 from modelkin.core.subspaces.affinity import SubspaceDistances, affinities, scaled_columns
 

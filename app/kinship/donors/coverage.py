@@ -22,7 +22,8 @@ from app.models.catalog.repositories.candidates import Candidate, candidates_by_
 from modelkin.core import estimators
 from modelkin.core.kinship.cover import greedy_cover
 from modelkin.core.kinship.membership import TargetIndices
-from modelkin.core.packed import PackedSupport, packed_shared_count
+from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.outside import covered_share, overlap_outside
 from modelkin.core.similarity.rarity import index_weights, rarities
 from modelkin.errors import InvalidSupport
 from modelkin.types.kinship import DonorExplanation
@@ -206,15 +207,12 @@ def _compare_exactly(
     ours, gaps = target.subject.packed, target.neighborhood.constants.gaps
     assert ours is not None
     row = indices.membership_bits(packed)
-    shared = (
-        int(np.bitwise_count(row).sum())
-        if indices.whole
-        else packed_shared_count(ours, packed, gaps)
+    found = overlap_outside(ours, packed, gaps)
+    jaccard, covered = estimators.jaccard_of(found.similarity), covered_share(ours, packed)
+    neighbor = Neighbor(
+        name, found.similarity, jaccard, "exact", 0.0, found.shared, covered=covered
     )
-    sizes = ours.k - ours.count_in(gaps), packed.k - packed.count_in(gaps)
-    similarity = estimators.similarity_of(shared, *sizes)
-    jaccard = estimators.jaccard_of(similarity)
-    return Neighbor(name, similarity, jaccard, "exact", 0.0, shared), row
+    return neighbor, row
 
 
 def _stack(rows: list[Words], indices: TargetIndices) -> Words:

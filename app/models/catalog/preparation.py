@@ -16,6 +16,7 @@ from app.infra.storage.blobs import BlobStore
 from app.models.catalog.puts import (
     PreparedSupport,
     Put,
+    require_covering,
     require_met,
     require_same_order,
     require_size,
@@ -226,6 +227,7 @@ def _refusal(space: SpaceRecord, support: Support) -> ModelkinError | None:
             f"space {space.name!r} of {space.num_parameters}"
         )
     try:
+        require_covering(space, support)
         require_same_order(space, support)
         require_size(space, support.k)
     except ModelkinError as error:

@@ -17,6 +17,7 @@ from app.models.catalog.revision_recorder import Drift
 from app.models.index.banding import signature_bytes
 from app.models.spaces.origins import NOTHING_STATED, StatedOrigin
 from app.models.spaces.records import SpaceRecord
+from modelkin.core.matching.correspondence import MIN_PART
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.subspaces.subspace import Subspace
@@ -28,6 +29,7 @@ __all__ = [
     "Put",
     "Stored",
     "distinct_runs",
+    "require_covering",
     "require_met",
     "require_same_order",
     "require_same_space",
@@ -120,6 +122,26 @@ def require_same_space(space: SpaceRecord, signature: Signature) -> None:
             raise SpaceMismatch(
                 f"the signature's {what} is {theirs}, that of space {space.name!r} is {ours}"
             )
+
+
+def require_covering(space: SpaceRecord, support: Support) -> None:
+    """:class:`SpaceMismatch` unless a support covers at least half of the parameters of its space.
+
+    A space without a layout has no tensors that a model may lack, and a blinded one hides them.
+    """
+    if not support.gaps:
+        return
+    if space.layout_digest is None or space.blinding is not None:
+        raise SpaceMismatch(
+            f"space {space.name!r} has no layout, so a support cannot lack tensors of it: send one "
+            f"without gaps"
+        )
+    if support.gaps.size > MIN_PART * support.num_parameters:
+        raise SpaceMismatch(
+            f"the support covers {1 - support.gaps.size / support.num_parameters:.0%} of the "
+            f"parameters of space {space.name!r}, and {MIN_PART:.0%} is the least: give the model "
+            f"a space of its own layout"
+        )
 
 
 def require_same_order(space: SpaceRecord, support: Support) -> None:

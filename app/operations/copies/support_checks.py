@@ -18,7 +18,7 @@ from app.operations.copies.derivation import SpaceState, derive
 from app.operations.copies.records import Finding, ModelState, StoredModel, StoredRevision, name_of
 from app.operations.copies.repairs import Repairs
 from modelkin import wire
-from modelkin.core.packed import packed_bytes
+from modelkin.core.packed import packed_bytes, packed_sizes
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
@@ -187,8 +187,11 @@ def _is_present(revision: StoredRevision, model: StoredModel) -> bool:
 
 
 def _file_bytes(space: SpaceRecord, row: StoredModel | StoredRevision) -> int:
-    """The bytes that the file of a support has."""
-    return packed_bytes(space.num_parameters, row.support_size, ordered=space.ordered)
+    """The bytes that the file of a support has; with gaps those that its row notes."""
+    m, k, noted = space.num_parameters, row.support_size, row.blob_size
+    if noted is not None and packed_sizes(noted, m, k, ordered=space.ordered):
+        return noted
+    return packed_bytes(m, k, ordered=space.ordered)
 
 
 def _subspace(subject: str, state: ModelState) -> Iterator[Finding]:

@@ -88,8 +88,19 @@ class Checkpoint:
         """
         if self.layout.digest == layout.digest:
             return self
+        correspond(self.layout, layout).require_equal("the file", "the layout")
+        return self.fitted(layout)
+
+    def fitted(self, layout: Layout) -> Checkpoint:
+        """The tensors, or parts of them, that a layout has, in its order, with a remark on others.
+
+        Supports of the result are ``reordered`` to the layout, and have gaps where it lacks a part.
+
+        Raises:
+            SpaceMismatch: it has too little of the layout; names the tensors that differ.
+        """
         found = correspond(self.layout, layout)
-        found.require_equal("the file", "the layout")
+        found.require_part("the file", "the layout")
         remarks = self.remarks if found.note is None else (*self.remarks, found.note)
         return replace(self, tensors=tuple(pieces(self.tensors, found)), remarks=remarks)
 

@@ -89,7 +89,8 @@ def importance_chunks(checkpoint: Checkpoint, base: Checkpoint | None = None) ->
     Args:
         checkpoint: the model, or an adapter, whose importance is |BA| with a base and without one.
         base: the model that it was made from, of the same names and shapes; dtypes may differ. The
-            base of an adapter must have the tensors that the adapter targets.
+            base of an adapter must have the tensors that the adapter targets. A base that lacks a
+            small part of the model gives the chunks of what both have: see ``Checkpoint.beside``.
 
     Returns:
         A function as ``core.selection.streaming.Chunks``: its chunks share one buffer. It raises
@@ -147,14 +148,24 @@ def select_from_checkpoint(
         OSError: a file cannot be read.
     """
     chunks = _observe(importance_chunks(checkpoint, base), observer)
+    whole, checkpoint = checkpoint, _compared(checkpoint, base)
     rule = default_rule(checkpoint, base) if rule is None else rule
     support = select_from_chunks(chunks, checkpoint.num_parameters, rule)
     if base is not None:
-        base_digest = base_digest or digest_of_base(base, checkpoint)
+        base_digest = base_digest or digest_of_base(base, whole)
         importance = Importance.of("delta", base_digest, checkpoint.origin_note)
     else:
         importance = Importance.of(checkpoint.kind, note=checkpoint.origin_note)
-    return support.with_origin(Origin(importance, checkpoint.layout))
+    support = support.with_origin(Origin(importance, checkpoint.layout))
+    return support if checkpoint is whole else support.reordered(whole.layout)
+
+
+def _compared(checkpoint: Checkpoint, base: Checkpoint | None) -> Checkpoint:
+    """The checkpoint, or what of it a base has too, where that is less."""
+    if base is None or isinstance(checkpoint, Adapter):
+        return checkpoint
+    both, _ = checkpoint.beside(base)
+    return checkpoint if both.num_parameters == checkpoint.num_parameters else both
 
 
 def default_rule(checkpoint: Checkpoint, base: Checkpoint | None = None) -> SelectionRule:
@@ -194,13 +205,21 @@ def write_support(
     target = Path(path)
     _check_target(target, checkpoint, base)
     chunks = _observe(importance_chunks(checkpoint, base), observer)
-    rule = default_rule(checkpoint, base) if rule is None else rule
-    selection = locate(chunks, checkpoint.num_parameters, rule)
+    rule = default_rule(_compared(checkpoint, base), base) if rule is None else rule
+    selection = locate(chunks, _compared(checkpoint, base).num_parameters, rule)
     with WholeFile(target) as whole:
-        digest = _write(whole.file, chunks, selection, target.parent)
+        if _compared(checkpoint, base) is checkpoint:
+            digest = _write(whole.file, chunks, selection, target.parent)
+        else:  # the indices move around the gaps, in memory
+            support = select_from_checkpoint(
+                checkpoint, base, rule, observer, base_digest="sha256:0"
+            )
+            digest = support.digest
+            whole.file.write(support.to_bytes())
         size = whole.file.tell()
         whole.finish()
-    return WrittenSupport(selection.num_parameters, selection.k, digest, selection.coverage, size)
+    m = checkpoint.num_parameters
+    return WrittenSupport(m, selection.k, digest, selection.coverage, size)
 
 
 def weights_digest(checkpoint: Checkpoint, layout: Layout | None = None) -> str:
@@ -245,7 +264,8 @@ def digest_of_base(base: Checkpoint, checkpoint: Checkpoint, layout: Layout | No
     Raises: as :func:`weights_digest`.
     """
     if not isinstance(checkpoint, Adapter):
-        return weights_digest(base, layout or checkpoint.layout)
+        both = correspond(base.layout, layout or checkpoint.layout)
+        return weights_digest(base, both.common)
     _require_weights(base)
     digest = WeightsDigest()
     targets = checkpoint.targets_in(base)
@@ -317,7 +337,7 @@ def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
         checkpoint.targets_in(base)
         return
     found = correspond(base.layout, checkpoint.layout)
-    if not found.equal:
+    if not found.fits:
         raise SpaceMismatch(
             f"{base.name} is not a base of {checkpoint.name}, its tensors differ: "
             f"{found.difference('the base', 'the checkpoint')}"

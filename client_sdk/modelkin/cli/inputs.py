@@ -7,7 +7,7 @@ order of tensors, before anything is selected.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
@@ -19,6 +19,7 @@ from modelkin.checkpoints.importance import digest_of_base
 from modelkin.cli.progress import Bar
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import MIN_SHARE
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
@@ -140,7 +141,11 @@ class Plan:
 
     def support(self, k: int | None = None) -> Support:
         """The support, of K indices where K is given."""
-        rule = self.rule if k is None else SelectionRule.of(self.checkpoint.num_parameters, k=k)
+        rule = self.rule
+        if k is not None:
+            mine, whole = self.checkpoint.num_parameters, self.layout
+            share = 1 if whole is None else mine / whole.num_parameters
+            rule = SelectionRule.of(mine, k=min(mine, max(1, round(share * k))))
         support = checkpoints.select_from_checkpoint(
             self.checkpoint,
             self.base,
@@ -232,13 +237,15 @@ def pass_progress(checkpoint: Checkpoint) -> Bar:
 def _without(arguments: argparse.Namespace, path: str, space: SpaceInfo | None) -> Checkpoint:
     """The checkpoint without the tensors that the command line and the space leave out."""
     mine = tuple(getattr(arguments, "exclude", ()))
-    if space is None or not space.exclude:
+    if space is None:
         return checkpoints.open_checkpoint(path, mine)
     found = checkpoints.open_checkpoint(path, (*mine, *space.exclude), unmatched_ok=True)
-    for pattern in mine:
-        if not any(fnmatchcase(name, pattern) for name in found.excluded):
-            raise InvalidParameter(f"--exclude: no tensor name of {path} matches {pattern!r}")
-    return found
+    unmatched = [
+        f"--exclude: no tensor name of {path} matches {pattern!r}"
+        for pattern in mine
+        if not any(fnmatchcase(name, pattern) for name in found.excluded)
+    ]
+    return replace(found, remarks=(*found.remarks, *unmatched))
 
 
 def _for_space(checkpoint: Checkpoint, space: SpaceInfo | None) -> Checkpoint:
@@ -246,11 +253,15 @@ def _for_space(checkpoint: Checkpoint, space: SpaceInfo | None) -> Checkpoint:
     if space is None or space.layout is None:
         return checkpoint
     try:
-        return checkpoint.in_order(space.layout)
+        if isinstance(checkpoint, Adapter):
+            return checkpoint.in_order(space.layout)
+        return checkpoint.fitted(space.layout)
     except SpaceMismatch as error:
         raise SpaceMismatch(
             f"{checkpoint.name} has other tensors than space {space.name!r}: "
             + str(error).replace("the layout", "the space")
+            + f". It is compared over a part that is {MIN_SHARE:.0%} of the space or more: name a "
+            f"space of its own layout, which --create makes"
         ) from None
 
 

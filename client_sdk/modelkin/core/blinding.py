@@ -26,6 +26,7 @@ from modelkin.core.importance import Origin
 from modelkin.core.indices import IndexArray, check_num_parameters
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
@@ -168,6 +169,9 @@ class Blinding:
             return support
         if support.origin is None or support.origin.layout is None:
             support = support.with_origin(Origin(layout=self._given))
+        mine = None if support.origin is None else support.origin.layout
+        assert mine is not None
+        correspond(mine, self._layout).require_equal("it", "the blinding")
         return support.reordered(self._layout)
 
     def places(self, indices: IndexArray, *, inverse: bool = False) -> IndexArray:

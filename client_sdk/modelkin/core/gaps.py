@@ -9,15 +9,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.indices import IndexArray
-from modelkin.errors import InvalidParameter
+from modelkin.core.indices import MAX_PARAMETERS, IndexArray
+from modelkin.errors import InvalidParameter, InvalidSupport
 
-__all__ = ["NO_GAPS", "Gaps", "clear_words", "indices_between", "words_between"]
+__all__ = [
+    "MAX_RANGES",
+    "NO_GAPS",
+    "Gaps",
+    "check_gaps",
+    "clear_words",
+    "indices_between",
+    "words_between",
+]
+
+MAX_RANGES: Final = 1 << 16
+"""The most ranges that a support does not cover."""
 
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -56,6 +67,39 @@ class Gaps:
             else:
                 merged.append((begin, end))
         return cls(tuple(merged))
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> Gaps:
+        """Gaps of :meth:`to_bytes`.
+
+        Raises:
+            InvalidSupport: the ranges are not half-open, ascending and apart.
+        """
+        edges = np.frombuffer(data, "<u8").astype(np.uint64)
+        if edges.size and not ((edges[1:] > edges[:-1]).all() and edges[-1] <= MAX_PARAMETERS):
+            raise InvalidSupport("the gaps are not ranges that are ascending and apart")
+        found = edges.tolist()
+        return cls(tuple(zip(found[::2], found[1::2], strict=True)))
+
+    def to_bytes(self) -> bytes:
+        """The first index of each range and the one after its last, little-endian uint64."""
+        return np.array(self.ranges, "<u8").tobytes()
+
+    def without(self, other: Gaps) -> Gaps:
+        """The parts of these ranges that lie outside others."""
+        if not (self.ranges and other.ranges):
+            return self
+        parts: list[tuple[int, int]] = []
+        for begin, end in self.ranges:
+            for first, after in other.ranges:
+                if after <= begin or first >= end:
+                    continue
+                if begin < first:
+                    parts.append((begin, first))
+                begin = max(begin, after)
+            if begin < end:
+                parts.append((begin, end))
+        return Gaps(tuple(parts))
 
     def __bool__(self) -> bool:
         return bool(self.ranges)
@@ -100,6 +144,38 @@ class Gaps:
 
 NO_GAPS = Gaps()
 """Nothing is left out."""
+
+
+def check_gaps(
+    gaps: Gaps | Iterable[Sequence[int]], indices: IndexArray, m: int, *, ordered: bool = False
+) -> Gaps:
+    """The gaps of a support of these indices out of M.
+
+    Raises:
+        InvalidSupport: a gap is no range of parameters, an index lies in one, there are too many of
+            them, or the support is ordered: the ranks of its indices would be of a part.
+    """
+    try:
+        found = gaps if isinstance(gaps, Gaps) else Gaps.of(gaps)
+    except (InvalidParameter, TypeError, ValueError) as error:
+        raise InvalidSupport(f"gaps: {error}", field="gaps") from None
+    if not found:
+        return found
+    if ordered:
+        raise InvalidSupport("an ordered support has no gaps: its ranks are of all", field="gaps")
+    if len(found.ranges) > MAX_RANGES or found.ranges[-1][1] > m:
+        raise InvalidSupport(
+            f"gaps are at most {MAX_RANGES} ranges of the {m} parameters", field="gaps"
+        )
+    for begin, end in found.ranges:
+        inside = indices_between(indices, begin, end)
+        if inside.size:
+            raise InvalidSupport(
+                f"index {int(inside[0])} lies in the gap from {begin} to {end}, which the support "
+                f"does not cover",
+                field="gaps",
+            )
+    return found
 
 
 def clear_words(words: npt.NDArray[Any], first: int, gaps: Gaps) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "Importance",
     "ImportanceKind",
     "Origin",
+    "check_origin",
     "check_same_origin",
     "origin_of",
     "with_origin",
@@ -165,6 +166,27 @@ class Origin:
             )
         except (KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"this is not an origin: {error}") from error
+
+
+def check_origin(origin: Any, num_parameters: int) -> Origin | None:
+    """Require an origin, or None, of a support of M parameters.
+
+    Raises:
+        InvalidParameter: it is no ``Origin``.
+        SpaceMismatch: its layout has another number of parameters.
+    """
+    if origin is None:
+        return None
+    if not isinstance(origin, Origin):
+        raise InvalidParameter(
+            f"origin must be a modelkin.core.importance.Origin, not {origin!r}", field="origin"
+        )
+    if origin.layout is not None and origin.layout.num_parameters != num_parameters:
+        raise SpaceMismatch(
+            f"the layout of the origin has {origin.layout.num_parameters} parameters, the support "
+            f"{num_parameters}"
+        )
+    return origin
 
 
 def check_same_origin(a: Origin | None, b: Origin | None) -> None:

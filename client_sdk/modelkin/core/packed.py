@@ -1,14 +1,16 @@
 """``PackedSupport``: a support in the form from which overlaps are counted, in mapped memory.
 
 A dense support is a bitmap of M bits, a sparse one its sorted list of indices, whichever is
-smaller. Behind either come the octaves of an ordered support, a byte an index. The form is for a
+smaller. Behind either come the octaves of an ordered support, a byte an index, or the gaps of one
+that does not cover all parameters: their ranges, their number and a mark. The form is for a
 service's own disk, and trusts its bytes; ``modelkin.wire`` has the forms that cross a network.
 """
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+import struct
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -16,7 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.codecs import gaps as gap_stream
-from modelkin.core.gaps import NO_GAPS, Gaps, clear_words, indices_between, words_between
+from modelkin.core.gaps import (
+    MAX_RANGES,
+    NO_GAPS,
+    Gaps,
+    indices_between,
+    words_between,
+)
 from modelkin.core.indices import IndexArray, check_indices, check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.octaves import Octaves, require_octaves
@@ -26,23 +34,23 @@ from modelkin.core.sketching.schemes import ValueArray
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 from modelkin.core.support import Support
-from modelkin.errors import InvalidParameter, InvalidSupport
+from modelkin.errors import InvalidSupport
 
-__all__ = ["PackedSupport", "matrix", "packed_bytes", "packed_shared_count"]
+__all__ = [
+    "PackedSupport",
+    "packed_bytes",
+    "packed_shared_count",
+    "packed_sizes",
+]
 
 Words = npt.NDArray[np.uint64]
-
-TILE_SIZE = 64
-"""How many supports a side a tile of a matrix has: their bitmaps stay in cache."""
-
-MATRIX_BITMAP_BYTES = 1 << 26
-"""How many bytes of bitmaps a matrix reads at a time."""
 
 _WORDS_A_STEP = 1 << 14
 """How many words of a bitmap a digest reads at a time: their indices stay in cache."""
 
-_INDICES_A_STEP = 1 << 26
-"""How many indices of lists a matrix compares, at most, before it reports: 0.1 s."""
+_GAPS = struct.Struct("<4sI")
+"""The end of a form with gaps: a mark, and how many ranges stand before it."""
+_MARK = b"GAPS"
 
 
 class PackedSupport:
@@ -51,7 +59,7 @@ class PackedSupport:
     Made by :meth:`pack` or :meth:`from_buffer`.
     """
 
-    __slots__ = ("_array", "_k", "_kind", "_num_parameters", "_octaves")
+    __slots__ = ("_array", "_k", "_kind", "_num_parameters", "_octaves", "gaps")
 
     def __init__(
         self,
@@ -59,9 +67,11 @@ class PackedSupport:
         num_parameters: int,
         k: int,
         octaves: Octaves | None = None,
+        gaps: Gaps = NO_GAPS,
     ) -> None:
         """Trust the caller: ``array`` is as :meth:`pack` would make it."""
         self._array = array
+        self.gaps = gaps
         self._octaves = octaves
         self._kind = _form(num_parameters, k)[0]
         self._num_parameters = num_parameters
@@ -73,7 +83,7 @@ class PackedSupport:
         m, k = support.num_parameters, support.k
         kind, _, _ = _form(m, k)
         array = kernels().bitmap(support.indices, m) if kind == "bitmap" else support.indices
-        return cls(array, m, k, support.octaves)
+        return cls(array, m, k, support.octaves, support.gaps)
 
     @classmethod
     def from_buffer(
@@ -92,7 +102,8 @@ class PackedSupport:
                 not those of ranks: a flipped bit is never counted.
         """
         kind, dtype, size = _form(num_parameters, k)
-        length, plain = memoryview(buffer).nbytes, size * dtype.itemsize
+        gaps = _gaps_at_end(memoryview(buffer).cast("B"), size * dtype.itemsize, num_parameters)
+        length, plain = memoryview(buffer).nbytes - _gap_bytes(gaps), size * dtype.itemsize
         if length not in (plain, plain + k):
             raise InvalidSupport(
                 f"a packed support of {k} of {num_parameters} parameters has {plain} bytes, or "
@@ -105,8 +116,11 @@ class PackedSupport:
         if kind == "bitmap" and kernels().and_count(array, array) != k:
             raise InvalidSupport(f"a packed support of {k} indices is damaged")
         if length == plain:
-            return cls(array, num_parameters, k)
-        octaves = np.frombuffer(buffer, np.uint8, offset=plain)
+            packed = cls(array, num_parameters, k, gaps=gaps)
+            if packed.count_in(gaps):
+                raise InvalidSupport(f"a packed support of {k} indices has some in its gaps")
+            return packed
+        octaves = np.frombuffer(buffer, np.uint8, length - plain, offset=plain)
         require_octaves(octaves, k)
         return cls(array, num_parameters, k, octaves)
 
@@ -138,11 +152,14 @@ class PackedSupport:
     @property
     def nbytes(self) -> int:
         """The bytes that the form takes, octaves included."""
-        return packed_bytes(self._num_parameters, self._k, ordered=self.ordered)
+        plain = packed_bytes(self._num_parameters, self._k, ordered=self.ordered)
+        return plain + _gap_bytes(self.gaps)
 
     def to_bytes(self) -> bytes:
         """Return little-endian words or indices, and octaves: the caller keeps M and K."""
         data = self._array.astype(self._array.dtype.newbyteorder("<"), copy=False).tobytes()
+        if self.gaps:
+            return data + self.gaps.to_bytes() + _GAPS.pack(_MARK, len(self.gaps.ranges))
         return data if self._octaves is None else data + self._octaves.tobytes()
 
     def unpack(self) -> Support:
@@ -160,15 +177,16 @@ class PackedSupport:
                 raise InvalidSupport(
                     f"the bitmap holds {indices.size} indices, not {self._k} of {m} parameters"
                 )
-        return Support.trusted(indices, m, octaves=self._octaves)
+        return Support.trusted(indices, m, octaves=self._octaves, gaps=self.gaps)
 
     @property
     def digest(self) -> str:
         """The digest of the support, in little memory: computed at each call."""
         m, k = self._num_parameters, self._k
         if self._kind == "list":
-            return gap_stream.digest(gap_stream.encode(self._array, m), m, k, self._octaves)
-        return gap_stream.digest_of_parts(self._symbols(), m, k, self._octaves)
+            stream = gap_stream.encode(self._array, m)
+            return gap_stream.digest(stream, m, k, self._octaves, self.gaps)
+        return gap_stream.digest_of_parts(self._symbols(), m, k, self._octaves, self.gaps)
 
     def _symbols(self) -> Iterator[npt.NDArray[np.uint8]]:
         """The gap stream of a bitmap, part by part: at its density a gap has no low bytes."""
@@ -250,6 +268,31 @@ def packed_bytes(num_parameters: int, k: int, *, ordered: bool = False) -> int:
     return size * dtype.itemsize + (k if ordered else 0)
 
 
+def packed_sizes(size: int, num_parameters: int, k: int, *, ordered: bool = False) -> bool:
+    """Whether a form of K out of M parameters can have so many bytes, with gaps or without."""
+    more = size - packed_bytes(num_parameters, k, ordered=ordered)
+    ranges = more - _GAPS.size
+    return not more or (0 < ranges <= 16 * MAX_RANGES and ranges % 16 == 0 and not ordered)
+
+
+def _gap_bytes(gaps: Gaps) -> int:
+    return 16 * len(gaps.ranges) + _GAPS.size if gaps else 0
+
+
+def _gaps_at_end(data: memoryview, plain: int, m: int) -> Gaps:
+    """The gaps of a form whose indices have so many bytes; octaves never look like their mark."""
+    if len(data) < plain + _GAPS.size:
+        return NO_GAPS
+    mark, count = _GAPS.unpack(data[-_GAPS.size :])
+    begin = len(data) - _GAPS.size - 16 * count
+    if mark != _MARK or begin != plain:
+        return NO_GAPS
+    gaps = Gaps.from_bytes(data[begin : -_GAPS.size])
+    if gaps and gaps.ranges[-1][1] > m:
+        raise InvalidSupport(f"a packed support has gaps beyond its {m} parameters")
+    return gaps
+
+
 def packed_shared_count(a: PackedSupport, b: PackedSupport, gaps: Gaps = NO_GAPS) -> int:
     """How many indices two packed supports share outside the gaps, exactly.
 
@@ -292,80 +335,6 @@ def _shared(a: PackedSupport, b: PackedSupport, begin: int, end: int) -> int:
         return int(kernels().probe_count(bitmap.array, inside))
     others = indices_between(bitmap.array, begin, end)
     return int(kernels().intersect_count(others, inside)) if others.size else 0
-
-
-def matrix(
-    supports: Sequence[PackedSupport],
-    report: Callable[[int, int], None] | None = None,
-    gaps: Gaps = NO_GAPS,
-) -> npt.NDArray[np.float64]:
-    """The similarity of all pairs outside the gaps, exact.
-
-    Args:
-        supports: n of them, of one M, at least one.
-        report: called with the done part and the whole of the work, several times a second; what
-            it raises ends the computation.
-        gaps: what is left out; a support that has nothing else shares nothing with others.
-
-    Returns:
-        Shape ``(n, n)``, symmetric, 1 on the diagonal, in the order given.
-
-    Raises:
-        SpaceMismatch: they are of different numbers of parameters.
-        InvalidParameter: no support is given.
-    """
-    if not supports:
-        raise InvalidParameter("a matrix needs at least one support", field="supports")
-    for support in supports:
-        check_same_space(supports[0].num_parameters, support.num_parameters)
-    ks = np.array([support.k for support in supports], np.int64)
-    sizes = ks - np.array([support.count_in(gaps) for support in supports], np.int64)
-    # Lists that are long for their space are counted faster as bitmaps, 64 indices at a time.
-    dense = supports[0].num_parameters <= 2048 * int(ks.min())
-    count = _count_tiles if dense else _count_pairs
-    shared = count(supports, report or _no_report, gaps)
-    found: npt.NDArray[np.float64] = 2.0 * shared / np.maximum(1, sizes[:, None] + sizes)
-    np.fill_diagonal(found, 1.0)
-    return found
-
-
-def _no_report(_done: int, _total: int) -> None:
-    """Report to no one: no callback was given."""
-
-
-def _count_pairs(
-    supports: Sequence[PackedSupport], report: Callable[[int, int], None], gaps: Gaps
-) -> npt.NDArray[np.int64]:
-    n = len(supports)
-    shared = np.zeros((n, n), np.int64)
-    step = max(1, _INDICES_A_STEP // max(support.k for support in supports))
-    for i, a in enumerate(supports):
-        for j in range(i):
-            if j and j % step == 0:
-                report(i * (i - 1) // 2 + j, n * (n - 1) // 2)
-            shared[i, j] = shared[j, i] = packed_shared_count(a, supports[j], gaps)
-        report((i + 1) * i // 2, n * (n - 1) // 2)
-    return shared
-
-
-def _count_tiles(
-    supports: Sequence[PackedSupport], report: Callable[[int, int], None], gaps: Gaps
-) -> npt.NDArray[np.int64]:
-    """Read every bitmap once, a slice of all of them at a time, and count it tile by tile."""
-    n, size = len(supports), -(-supports[0].num_parameters // 64)
-    step = max(1, MATRIX_BITMAP_BYTES // (8 * n))
-    shared = np.zeros((n, n), np.int64)
-    for begin in range(0, size, step):
-        rows = np.stack([support.words(begin, min(size, begin + step)) for support in supports])
-        clear_words(rows, begin, gaps)
-        for i in range(0, n, TILE_SIZE):
-            for j in range(0, i + 1, TILE_SIZE):
-                shared[i : i + TILE_SIZE, j : j + TILE_SIZE] += kernels().and_count_table(
-                    rows[i : i + TILE_SIZE], rows[j : j + TILE_SIZE]
-                )
-            report(begin // step * n + min(n, i + TILE_SIZE), -(-size // step) * n)
-    lower = np.tril(shared)
-    return lower + np.tril(lower, -1).T
 
 
 @lru_cache(maxsize=4096)

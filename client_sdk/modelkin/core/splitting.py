@@ -67,6 +67,7 @@ class Splitting:
         layout = self._permutation.layout
         if layout is not None and support.origin is not None and support.origin.layout is not None:
             support = support.reordered(layout)
+            support.require_unordered("parts of a support have no gaps")
         owners = self._owners(support.indices)
         counts = np.bincount(owners, minlength=self.parts)
         if not counts.all():

@@ -7,6 +7,7 @@ ordered one has the octave of each index's rank beside them, and no value either
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from modelkin.core import support_files
-from modelkin.core.codecs import gaps, roaring
+from modelkin.core.codecs import gaps as gap_stream
+from modelkin.core.codecs import roaring
 from modelkin.core.codecs import support as native
 from modelkin.core.codecs.checks import Payload
-from modelkin.core.importance import Origin
+from modelkin.core.gaps import NO_GAPS, Gaps, check_gaps
+from modelkin.core.importance import Origin, check_origin
 from modelkin.core.indices import IndexArray, check_indices, check_num_parameters
 from modelkin.core.layout import Layout
 from modelkin.core.matching.correspondence import correspond
@@ -25,7 +28,7 @@ from modelkin.core.octaves import Octaves, check_octaves
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import DEFAULT_SIZE, Sketch
 from modelkin.core.support_files import AnyPath
-from modelkin.errors import InvalidParameter, SpaceMismatch
+from modelkin.errors import InvalidParameter
 
 __all__ = ["Support"]
 
@@ -34,16 +37,17 @@ class Support:
     """A sorted set of K distinct parameter indices out of M parameters.
 
     Make one with this constructor, ``modelkin.select_support`` or :meth:`from_bytes`. Two supports
-    are equal when their M, their indices and their octaves are; ``origin`` does not count.
+    are equal when their M, indices, octaves and gaps are; ``origin`` does not count.
     """
 
-    __slots__ = ("_digest", "_indices", "_num_parameters", "_octaves", "_origin")
+    __slots__ = ("_digest", "_gaps", "_indices", "_num_parameters", "_octaves", "_origin")
 
     _indices: IndexArray
     _num_parameters: int
     _digest: str | None
     _origin: Origin | None
     _octaves: Octaves | None
+    _gaps: Gaps
 
     def __init__(
         self,
@@ -52,6 +56,7 @@ class Support:
         *,
         octaves: Any = None,
         origin: Origin | None = None,
+        gaps: Iterable[Sequence[int]] = (),
     ) -> None:
         """A support from any one-dimensional integers: a numpy array, a torch tensor, a list.
 
@@ -62,18 +67,20 @@ class Support:
                 rank r by importance, 1 for the most important one. They are copied.
             origin: the kind of importance that the indices were selected by and the layout that
                 they follow, as far as they are known.
+            gaps: half-open ranges of the parameters that the model does not have, and the support
+                does not cover: comparisons leave them out.
 
         Raises:
-            InvalidSupport: empty, not integers, not one-dimensional, unsorted, repeated or out of
-                range. Nothing is sorted silently: unsorted indices are often a sign that something
-                else went wrong. Or the octaves are not those of the ranks 1 to K.
+            InvalidSupport: not integers, empty, unsorted, repeated, out of range, in a gap: nothing
+                is sorted silently, since that often shows another fault. Or octaves not of ranks.
             InvalidParameter: M is not an integer in its range, or origin is not an ``Origin``.
             SpaceMismatch: the layout of the origin has another number of parameters.
         """
         m = check_num_parameters(num_parameters)
         checked = check_indices(indices, m)
         ordered = None if octaves is None else check_octaves(octaves, checked.size)
-        self._set(checked, m, None, _check_origin(origin, m), ordered)
+        left_out = check_gaps(gaps, checked, m, ordered=ordered is not None)
+        self._set(checked, m, None, check_origin(origin, m), ordered, left_out)
 
     @classmethod
     def trusted(
@@ -84,6 +91,7 @@ class Support:
         digest: str | None = None,
         origin: Origin | None = None,
         octaves: Octaves | None = None,
+        gaps: Gaps = NO_GAPS,
     ) -> Support:
         """A support of indices that are known to be valid; nothing is checked or copied.
 
@@ -94,9 +102,10 @@ class Support:
             digest: ``sha256:`` and hex, if it is known.
             origin: as for the constructor.
             octaves: the octaves of the indices, shared as these are; None for a plain support.
+            gaps: the parameters that it does not cover.
         """
         support = cls.__new__(cls)
-        support._set(indices, num_parameters, digest, origin, octaves)
+        support._set(indices, num_parameters, digest, origin, octaves, gaps)
         return support
 
     def _set(
@@ -106,7 +115,9 @@ class Support:
         digest: str | None,
         origin: Origin | None,
         octaves: Octaves | None,
+        gaps: Gaps,
     ) -> None:
+        self._gaps = gaps
         self._indices = _read_only(indices)
         self._num_parameters = num_parameters
         self._digest = digest
@@ -121,9 +132,10 @@ class Support:
         *,
         octaves: Any = None,
         origin: Origin | None = None,
+        gaps: Iterable[Sequence[int]] = (),
     ) -> Support:
         """Call the constructor by another name, with the same arguments and errors."""
-        return cls(indices, num_parameters, octaves=octaves, origin=origin)
+        return cls(indices, num_parameters, octaves=octaves, origin=origin, gaps=gaps)
 
     @property
     def indices(self) -> IndexArray:
@@ -139,6 +151,11 @@ class Support:
     def ordered(self) -> bool:
         """Whether the support has octaves."""
         return self._octaves is not None
+
+    @property
+    def gaps(self) -> Gaps:
+        """The ranges of parameters that it does not cover, since the model does not have them."""
+        return self._gaps
 
     def unordered(self) -> Support:
         """The plain support of the same indices, without a copy of them."""
@@ -163,10 +180,7 @@ class Support:
 
     @property
     def origin(self) -> Origin | None:
-        """The kind of importance and the layout behind the indices; None if neither is known.
-
-        It is part of neither equality nor digest nor bytes.
-        """
+        """The kind of importance and the layout behind the indices, which no byte of it says."""
         return self._origin
 
     def with_origin(self, origin: Origin | None) -> Support:
@@ -176,29 +190,29 @@ class Support:
             InvalidParameter: it is not an ``Origin``.
             SpaceMismatch: its layout has another number of parameters.
         """
-        origin = _check_origin(origin, self._num_parameters)
+        origin = check_origin(origin, self._num_parameters)
         return Support.trusted(
             self._indices,
             self._num_parameters,
             digest=self._digest,
             origin=origin,
             octaves=self._octaves,
+            gaps=self._gaps,
         )
 
     def reordered(self, layout: Layout) -> Support:
         """The same parameters in a layout that has the tensors in another order, or other names.
 
-        The indices are moved, not selected again. Of entries that tie at the K-th place the lower
-        index is selected, so a selection from an importance in the other order may hold others of
-        them: give ``layout`` to ``select_support`` to have the same.
+        Indices are moved, not selected again: of entries that tie at the K-th place, a selection in
+        the other order may hold others. Give ``order`` to ``select_support`` to have the same.
 
         Args:
-            layout: a layout of the tensors of :attr:`origin`'s layout. They may have other names
-                that mean the same (docs/hubs.md).
+            layout: a layout of the tensors of :attr:`origin`'s layout, under any names that mean
+                the same. The result has gaps where this one lacks a part (docs/families.md).
 
         Raises:
             InvalidParameter: the origin has no layout.
-            SpaceMismatch: the tensors differ; names those that do.
+            SpaceMismatch: more of the layout is missing; names the tensors.
         """
         origin = self._origin
         if origin is None or origin.layout is None:
@@ -209,20 +223,22 @@ class Support:
         if origin.layout.digest == layout.digest:
             return self.with_origin(replace(origin, layout=layout))
         tensors = correspond(origin.layout, layout)
-        tensors.require_equal()
+        tensors.require_part()
         moved = replace(origin, layout=layout, note=tensors.note or origin.note)
         indices, octaves = tensors.moved(self._indices, self._octaves)
-        return Support.trusted(indices, layout.num_parameters, origin=moved, octaves=octaves)
+        m, gaps = layout.num_parameters, tensors.gaps(self._gaps)
+        return Support.trusted(indices, m, origin=moved, octaves=octaves, gaps=gaps)
 
     @property
     def digest(self) -> str:
         """``sha256:`` and the digest of M, K and the content (docs/wire-format.md), in hex.
 
-        An ordered support has another one than the plain support of the same indices.
+        An ordered support, and one with gaps, has another than the plain one of its indices.
         """
         if self._digest is None:
-            stream = gaps.encode(self._indices, self._num_parameters)
-            self._digest = gaps.digest(stream, self._num_parameters, self.k, self._octaves)
+            m = self._num_parameters
+            stream = gap_stream.encode(self._indices, m)
+            self._digest = gap_stream.digest(stream, m, self.k, self._octaves, self._gaps)
         return self._digest
 
     def signature(self, num_perm: int = 256, seed: int = 1, scheme: str | None = None) -> Signature:
@@ -253,15 +269,12 @@ class Support:
         Args:
             size: coordinates of the sample, a multiple of 64 up to 2^20.
             seed: 0 to 2^32 - 1; only sketches of equal seeds can be compared.
-
-        Raises:
-            InvalidParameter: size or seed is out of its range.
         """
         return Sketch.of(self._indices, self._num_parameters, size=size, seed=seed)
 
     def to_bytes(self) -> bytes:
         """The native wire format, ``application/vnd.modelkin.support``."""
-        return native.encode(self._indices, self._num_parameters, self._octaves)
+        return native.encode(self._indices, self._num_parameters, self._octaves, self._gaps)
 
     @classmethod
     def from_bytes(
@@ -269,9 +282,8 @@ class Support:
     ) -> Support:
         """A support from the native wire format.
 
-        Memory grows with K as the header declares it, and ``max_k`` bounds K. A short payload can
-        honestly declare a huge K (consecutive indices compress to nearly nothing), so leave
-        ``max_k`` out only for trusted writers.
+        A short payload can honestly declare a huge K, so leave ``max_k`` out only for trusted
+        writers: memory grows with K as the header declares it.
 
         Args:
             data: the whole payload.
@@ -285,22 +297,18 @@ class Support:
             PayloadTooLarge: K is above ``max_k``.
         """
         header, indices, octaves = native.decode(data, num_parameters=num_parameters, max_k=max_k)
-        return cls.trusted(indices, header.num_parameters, digest=header.digest, octaves=octaves)
+        m, digest = header.num_parameters, header.digest
+        return cls.trusted(indices, m, digest=digest, octaves=octaves, gaps=header.gaps)
 
     def save(self, path: AnyPath) -> None:
-        """Write the support to a file, and its origin to ``FILE.origin.json`` beside it.
-
-        ``modelkin support`` writes the same two files.
-        """
+        """Write the support to a file, and its origin to ``FILE.origin.json`` beside it."""
         support_files.save(path, self.to_bytes(), self.digest, self._origin)
 
     @classmethod
     def load(cls, path: AnyPath) -> Support:
         """The support of a file, with its origin where that is beside it.
 
-        Raises:
-            InvalidSupport: the file holds no support, or a damaged one.
-            OSError: the file cannot be read.
+        Raises: InvalidSupport for another or a damaged file, OSError for one that is not read.
         """
         support = cls.from_bytes(Path(path).read_bytes())
         m = support.num_parameters
@@ -325,8 +333,7 @@ class Support:
         Args:
             data: the bitmap and nothing behind it; 32-bit where M <= 2^32, else 64-bit.
             num_parameters: M, 1 to 2^63 - 1.
-            max_k: the most indices to decode. A megabyte of runs can hold four billion, so leave it
-                out only for trusted writers.
+            max_k: the most indices to decode; None only for trusted writers.
 
         Raises:
             InvalidSupport: not a bitmap, damaged, empty, out of range, or followed by other bytes.
@@ -337,11 +344,17 @@ class Support:
         return cls.from_indices(indices, num_parameters)
 
     def require_unordered(self, why: str) -> None:
-        """Refuse an ordered support where its order would be lost, for whatever reason that is.
+        """Refuse a support whose octaves or gaps would be lost, for whatever reason that is.
 
         Raises:
-            InvalidParameter: the support has octaves; gives the reason.
+            InvalidParameter: the support has octaves, with the reason; or it has gaps.
         """
+        if self._gaps:
+            raise InvalidParameter(
+                "the support covers a part of the parameters, and its gaps have no place here: "
+                "send it whole, in the native format or as JSON",
+                field="support",
+            )
         if self.ordered:
             raise InvalidParameter(
                 f"the support is ordered, and {why}, or support.unordered()", field="support"
@@ -353,7 +366,7 @@ class Support:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Support):
             return NotImplemented
-        if self._num_parameters != other._num_parameters:
+        if (self._num_parameters, self._gaps) != (other._num_parameters, other._gaps):
             return False
         if not np.array_equal(self._indices, other._indices):
             return False
@@ -366,34 +379,20 @@ class Support:
 
     def __reduce__(self) -> tuple[Any, ...]:
         plain = (self._indices, self._num_parameters, self._digest, self._origin)
-        return _restored, (*plain, self._octaves)
+        return _restored, (*plain, self._octaves, self._gaps)
 
     def __repr__(self) -> str:
         name = "Support, ordered," if self.ordered else "Support"
         return f"<{name} of {self.k:,} of {self._num_parameters:,} parameters ({self.density:.2%})>"
 
 
-def _restored(indices: Any, m: int, digest: Any, origin: Any, octaves: Any = None) -> Support:
-    """A support out of a pickle; one of an older version has no octaves."""
-    return Support.trusted(indices, m, digest=digest, origin=origin, octaves=octaves)
+def _restored(indices: Any, m: int, digest: Any, origin: Any, *more: Any) -> Support:
+    """A support out of a pickle; one of an older version has neither octaves nor gaps."""
+    named = dict(zip(("octaves", "gaps"), more, strict=False))
+    return Support.trusted(indices, m, digest=digest, origin=origin, **named)
 
 
 def _read_only(array: Any) -> Any:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _check_origin(origin: Any, m: int) -> Origin | None:
-    if origin is None:
-        return None
-    if not isinstance(origin, Origin):
-        raise InvalidParameter(
-            f"origin must be a modelkin.core.importance.Origin, not {origin!r}", field="origin"
-        )
-    if origin.layout is not None and origin.layout.num_parameters != m:
-        raise SpaceMismatch(
-            f"the layout of the origin has {origin.layout.num_parameters} parameters, the support "
-            f"{m}"
-        )
-    return origin

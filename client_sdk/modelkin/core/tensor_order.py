@@ -101,7 +101,7 @@ class TensorOrder:
     def _require_same(self, mine: Layout) -> None:
         assert self.layout is not None
         try:
-            correspond(mine, self.layout).require_equal("it", "the space")
+            correspond(mine, self.layout).require_part("it", "the space")
         except SpaceMismatch as error:
             left_out = mine.matching(self.exclude)
             remedy = (

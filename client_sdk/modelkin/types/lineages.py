@@ -39,6 +39,7 @@ class Kin:
             (of the model), ``"sibling"`` (of one base) or None.
         to_base: the model's S to the declared base, where that is known and it is not a relative.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
+        covered: the share of the parameters that both have, as in :class:`modelkin.Neighbor`.
     """
 
     model: str
@@ -53,6 +54,7 @@ class Kin:
     expected: float | None = None
     kappa: float | None = None
     base_models: tuple[str, ...] = ()
+    covered: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

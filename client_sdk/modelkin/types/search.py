@@ -39,6 +39,8 @@ class Neighbor:
             None likewise, and where chance alone gives S = 1.
         ordered_similarity: the cosine of the indices, weighted by the octaves of their ranks, 0 to
             1; None unless ``measure="ordered"`` was asked.
+        covered: the share of the space's parameters that both models have, over which all figures
+            are; None where that is all, and where an estimate cannot know it.
     """
 
     model: str
@@ -50,6 +52,7 @@ class Neighbor:
     expected: float | None = None
     kappa: float | None = None
     ordered_similarity: float | None = None
+    covered: float | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -153,6 +156,8 @@ class Overlap(Printed):
             where the space is not ordered.
         constant_tensors: the tensors that no training changed, which all figures but those of
             ``tensors`` leave out.
+        covered: the share of the space's parameters that both models have, over which all figures
+            are; None where that is all.
     """
 
     a: str
@@ -167,6 +172,7 @@ class Overlap(Printed):
     angles: tuple[BlockAngles, ...] | None = None
     ordered_similarity: float | None = None
     constant_tensors: tuple[str, ...] = ()
+    covered: float | None = None
 
     def to_pandas(self) -> pandas.DataFrame:
         """The tensors as a ``pandas.DataFrame``, one row each; empty without a layout.

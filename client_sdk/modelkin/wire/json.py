@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy.typing as npt
 
 from modelkin.core.codecs.checks import Payload, check_k
+from modelkin.core.gaps import MAX_RANGES
 from modelkin.core.patch import Patch
 from modelkin.core.quoting import quote
 from modelkin.core.sketching.signature import Signature
@@ -38,8 +39,12 @@ _INDICES_PER_PIECE: Final = 1 << 15
 
 def support_to_json(support: Support) -> dict[str, Any]:
     """``{"indices": [...]}``, with ``octaves`` of an ordered one, ready for any JSON writer."""
-    fields = {"indices": support.indices.tolist()}
-    return fields if support.octaves is None else {**fields, "octaves": support.octaves.tolist()}
+    fields: dict[str, Any] = {"indices": support.indices.tolist()}
+    if support.octaves is not None:
+        fields["octaves"] = support.octaves.tolist()
+    if support.gaps:
+        fields["gaps"] = [list(pair) for pair in support.gaps.ranges]
+    return fields
 
 
 def support_json_pieces(support: Support) -> Iterator[bytes]:
@@ -52,6 +57,8 @@ def support_json_pieces(support: Support) -> Iterator[bytes]:
     if support.octaves is not None:
         yield b'],"octaves":['
         yield from _item_pieces(support.octaves)
+    if support.gaps:
+        yield b'],"gaps":' + dump_json([list(pair) for pair in support.gaps.ranges])[:-1]
     yield b"]}"
 
 
@@ -64,6 +71,8 @@ def _item_pieces(items: npt.NDArray[Any]) -> Iterator[bytes]:
 def support_from_json(obj: Any, num_parameters: int, *, max_k: int | None = None) -> Support:
     """A support from a parsed ``{"indices": [...]}``, an ordered one with ``"octaves": [...]``.
 
+    One that does not cover all parameters has ``"gaps": [[begin, end], ...]``, half-open ranges.
+
     Args:
         obj: the result of a JSON parser; these fields and no other.
         num_parameters: M, 1 to 2^63 - 1.
@@ -73,13 +82,26 @@ def support_from_json(obj: Any, num_parameters: int, *, max_k: int | None = None
         InvalidSupport: another shape, or indices and octaves that are not a support.
         PayloadTooLarge: more than ``max_k`` indices.
     """
-    ordered = isinstance(obj, dict) and "octaves" in obj
-    names = ("indices", "octaves") if ordered else ("indices",)
-    fields = _fields(obj, names, InvalidSupport)
+    more = [name for name in ("octaves", "gaps") if isinstance(obj, dict) and name in obj]
+    fields, ordered = _fields(obj, ("indices", *more), InvalidSupport), "octaves" in more
     indices = _integers(fields, "indices", InvalidSupport)
     check_k(len(indices), max_k)
     octaves = _integers(fields, "octaves", InvalidSupport) if ordered else None
-    return Support.from_indices(indices, num_parameters, octaves=octaves)
+    gaps = _ranges(fields["gaps"]) if "gaps" in fields else ()
+    return Support.from_indices(indices, num_parameters, octaves=octaves, gaps=gaps)
+
+
+def _ranges(value: Any) -> list[list[int]]:
+    """The ranges of a field ``gaps``, as far as JSON can say that they are some."""
+    if not isinstance(value, list) or len(value) > MAX_RANGES:
+        raise InvalidSupport(f"gaps must be a list of at most {MAX_RANGES} ranges", field="gaps")
+    for pair in value:
+        if not isinstance(pair, list) or len(pair) != 2 or {type(at) for at in pair} != {int}:
+            raise InvalidSupport(
+                f"gaps must be pairs of integers, such as [0, 10], not {_describe(pair)}",
+                field="gaps",
+            )
+    return value
 
 
 def patch_to_json(patch: Patch) -> dict[str, Any]:

@@ -26,9 +26,10 @@ from app.search import comparer
 from modelkin import Support
 from modelkin.core import packed as packing
 from modelkin.core.kinship.membership import TargetIndices
-from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances
 from modelkin.core.similarity.edges import exact_similarity, nearest_pairs, pairs_from
+from modelkin.core.similarity.matrix import matrix
 from modelkin.types.kinship import Graph
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.http_space import SUPPORT, family

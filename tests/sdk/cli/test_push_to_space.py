@@ -163,16 +163,37 @@ def test_another_kind_is_refused_in_one_line(push: Run, client: Client, space: s
         assert "holds supports by fisher, and this one is by weight" in done.stderr
 
 
-def test_other_tensors_are_refused_by_name(push: Run, client: Client, space: str) -> None:
-    """The tensors that differ are named, before anything is read."""
+def test_a_file_is_compared_over_what_the_space_has(
+    push: Run, client: Client, space: str, tmp_path: Path
+) -> None:
+    """Tensors beyond the space's are left out, those that it lacks are gaps; both are named."""
+    client.ensure_space(space, layout=layout_of(MODEL), importance="weight")
+    more = push("push", "m.safetensors", "--model", "more")
+    assert 0 == more.returncode
+    both = "'norm.running_mean' [40], 'norm.running_var' [40]"
+    assert f"tensors {both} are only in it" in more.stderr
+    less = {n: w for n, w in MODEL.state_dict().items() if n not in {"norm.weight", "head.bias"}}
+    save(tmp_path / "m.safetensors", less)
+    done = push("push", "m.safetensors", "--model", "less", "--exclude", "absent.*", *BUFFERS)
+    assert 0 == done.returncode
+    assert "it is compared over 97.1% of the space's parameters" in done.stderr
+    assert "--exclude: no tensor name of m.safetensors matches 'absent.*'" in done.stderr
+    [found] = [item for item in client.neighbors(space, "less") if item.model == "more"]
+    assert pytest.approx(1680 / 1730) == found.covered
+
+
+def test_too_little_of_a_space_is_refused_by_name(
+    push: Run, client: Client, space: str, tmp_path: Path
+) -> None:
+    """The tensors that differ are named, and what to do, before anything is read."""
     client.ensure_space(space, layout=layout_of(MODEL))
+    save(tmp_path / "m.safetensors", {"head.weight": MODEL.head.weight, "x.weight": torch.ones(9)})
     done = push("push", "m.safetensors", "--model", "m", "--create")
     assert (1, "") == (done.returncode, done.stdout)
     assert f"m.safetensors has other tensors than space '{space}'" in done.stderr
-    assert (
-        "tensors 'norm.running_mean' [40], 'norm.running_var' [40] are only in the file"
-        in done.stderr
-    )
+    assert "tensor 'x.weight' [9] is only in the file" in done.stderr
+    assert "'stem.weight' [40, 30]" in done.stderr
+    assert "name a space of its own layout" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -213,7 +234,8 @@ def test_a_key_that_may_only_write_pushes(
     monkeypatch.setattr(Spaces, "get", forbidden)
     monkeypatch.setattr(LayoutCache, "put", lambda self, info: TensorOrder(info.name, None, ()))
     done = push("push", "m.safetensors", "--model", "m", *BUFFERS)
-    assert (0, NOTE) == (done.returncode, done.stderr)
+    assert 0 == done.returncode
+    assert NOTE in done.stderr
     other = push("push", "m.safetensors", "--model", "m")
     assert (1, 1) == (other.returncode, other.stderr.replace(NOTE, "").count("\n"))
     assert "space_mismatch" in other.stderr

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from modelkin.core.gaps import Gaps
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout
 from modelkin.core.octaves import last_octave, octave_sizes
@@ -138,8 +139,8 @@ def test_copies_and_pickles_are_ordered() -> None:
 
 def test_a_pickle_from_before_octaves_is_plain() -> None:
     """Pickles of supports from before ordered ones load."""
-    make, (*parts, octaves) = PLAIN.__reduce__()
-    assert octaves is None
+    make, (*parts, octaves, gaps) = PLAIN.__reduce__()
+    assert (None, Gaps()) == (octaves, gaps)
     assert PLAIN == make(*parts)
 
 

@@ -36,8 +36,9 @@ def bytes_of(entry: dict[str, Any]) -> bytes:
 
 
 def support_of(entry: dict[str, Any]) -> Support:
-    octaves = entry.get("octaves")
-    return Support.from_indices(entry["indices"], entry["num_parameters"], octaves=octaves)
+    octaves, gaps = entry.get("octaves"), entry.get("gaps", ())
+    m = entry["num_parameters"]
+    return Support.from_indices(entry["indices"], m, octaves=octaves, gaps=gaps)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=name_of)
@@ -51,7 +52,8 @@ def test_golden_supports_decode(entry: dict[str, Any]) -> None:
     """Every released support decodes to its indices and its digest."""
     support = wire.load_support(bytes_of(entry), entry["media_type"], entry["num_parameters"])
     assert entry["indices"] == support.indices.tolist()
-    assert entry.get("octaves") == wire.support_to_json(support).get("octaves")
+    shown = wire.support_to_json(support)
+    assert (entry.get("octaves"), entry.get("gaps")) == (shown.get("octaves"), shown.get("gaps"))
     assert entry["digest"] == support.digest
     assert entry["digest"] == support_of(entry).digest
 
@@ -60,8 +62,10 @@ def test_golden_supports_decode(entry: dict[str, Any]) -> None:
 def test_encoding_keeps_header_and_stream(entry: dict[str, Any]) -> None:
     """Today's encoder writes the same header and the same gap stream; zstd's bytes may differ."""
     golden, written = bytes_of(entry), wire.encode_support(support_of(entry))
-    assert golden[:56] == written[:56]
-    assert zstandard.decompress(golden[56:-4]) == zstandard.decompress(written[56:-4])
+    gaps = entry.get("gaps", [])
+    begin = 56 + (4 + 16 * len(gaps) if gaps else 0)
+    assert golden[:begin] == written[:begin]
+    assert zstandard.decompress(golden[begin:-4]) == zstandard.decompress(written[begin:-4])
 
 
 @pytest.mark.parametrize("entry", SUPPORTS, ids=name_of)

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.gaps import NO_GAPS, Gaps
 from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.octaves import Octaves
@@ -139,14 +140,20 @@ def decode(stream: npt.NDArray[np.uint8], num_parameters: int, k: int) -> IndexA
 
 
 def digest(
-    stream: npt.NDArray[np.uint8], num_parameters: int, k: int, octaves: Octaves | None = None
+    stream: npt.NDArray[np.uint8],
+    num_parameters: int,
+    k: int,
+    octaves: Octaves | None = None,
+    gaps: Gaps = NO_GAPS,
 ) -> str:
     """``"sha256:"`` and the hexadecimal SHA-256 (FIPS 180-4) of M, K and the gap stream.
 
     M and K go in as u64, little-endian. The octaves of an ordered support follow the stream. A gap
-    stream with them behind it is never a gap stream, so no plain support has that digest.
+    stream with them behind it is never a gap stream, so no plain support has that digest. Where the
+    support does not cover all parameters, all this follows a zero, how many ranges it leaves out,
+    and these: no M is zero, so no support without gaps has that digest.
     """
-    return digest_of_parts([stream], num_parameters, k, octaves)
+    return digest_of_parts([stream], num_parameters, k, octaves, gaps)
 
 
 def digest_of_parts(
@@ -154,9 +161,13 @@ def digest_of_parts(
     num_parameters: int,
     k: int,
     octaves: Octaves | None = None,
+    gaps: Gaps = NO_GAPS,
 ) -> str:
     """The :func:`digest` of a gap stream that is made a part at a time."""
-    state = hashlib.sha256(struct.pack("<QQ", num_parameters, k))
+    state = hashlib.sha256()
+    if gaps:
+        state.update(struct.pack("<QQ", 0, len(gaps.ranges)) + gaps.to_bytes())
+    state.update(struct.pack("<QQ", num_parameters, k))
     for part in parts:
         state.update(np.ascontiguousarray(part).data)
     if octaves is not None:

@@ -24,6 +24,7 @@ from modelkin.core.codecs.checks import (
     with_crc,
 )
 from modelkin.core.codecs.frames import compressor, encode_frame, read_frame
+from modelkin.core.gaps import MAX_RANGES, NO_GAPS, Gaps, check_gaps
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray, index_dtype
 from modelkin.core.octaves import Octaves, require_octaves
 from modelkin.errors import InvalidSupport
@@ -47,6 +48,9 @@ _MAGIC = b"MKSP"
 _GAP_STREAM = 1
 _ORDERED = 2
 """The encoding of a gap stream with the octave of each index behind it."""
+_HAS_GAPS = 1
+"""The flag of a support that does not cover all parameters: its gaps follow the header."""
+_RANGE_BYTES, _COUNT = 16, struct.Struct("<I")
 
 
 class SupportHeader(NamedTuple):
@@ -56,29 +60,50 @@ class SupportHeader(NamedTuple):
     k: int
     digest: str
     ordered: bool
+    gaps: Gaps = NO_GAPS
+
+    @property
+    def size(self) -> int:
+        """The bytes of the header and of the gaps behind it."""
+        ranges = len(self.gaps.ranges)
+        return _HEADER.size + (_COUNT.size + _RANGE_BYTES * ranges if ranges else 0)
 
 
-def encode(indices: IndexArray, num_parameters: int, octaves: Octaves | None = None) -> bytes:
+def encode(
+    indices: IndexArray,
+    num_parameters: int,
+    octaves: Octaves | None = None,
+    left_out: Gaps = NO_GAPS,
+) -> bytes:
     """Encode valid indices: 56 bytes of header, the gap stream in a zstd frame, and a CRC-32.
+
+    The ranges that the support does not cover stand behind the header, after their number.
 
     Args:
         indices: K of them.
         num_parameters: M.
         octaves: one for each index, where the support is ordered; else None.
+        left_out: the parameters that it does not cover.
     """
-    stream = gaps.encode(indices, num_parameters)
-    digest = gaps.digest(stream, num_parameters, indices.size, octaves)
-    header = pack_header(num_parameters, indices.size, digest, ordered=octaves is not None)
+    stream, k = gaps.encode(indices, num_parameters), indices.size
+    digest = gaps.digest(stream, num_parameters, k, octaves, left_out)
+    partial = bool(left_out)
+    header = pack_header(num_parameters, k, digest, ordered=octaves is not None, partial=partial)
+    if left_out:
+        header += _COUNT.pack(len(left_out.ranges)) + left_out.to_bytes()
     if octaves is None:
         return with_crc(header + compressor().compress(stream.data))
     return with_crc(header, *encode_frame(stream, octaves))
 
 
-def pack_header(num_parameters: int, k: int, digest: str, *, ordered: bool = False) -> bytes:
+def pack_header(
+    num_parameters: int, k: int, digest: str, *, ordered: bool = False, partial: bool = False
+) -> bytes:
     """The 56 bytes of header: M, K and the digest in its text form, as ``gaps.digest`` gives it."""
     raw = bytes.fromhex(digest.removeprefix("sha256:"))
     encoding = _ORDERED if ordered else _GAP_STREAM
-    return _HEADER.pack(_MAGIC, VERSION, encoding, 0, num_parameters, k, raw)
+    flags = _HAS_GAPS if partial else 0
+    return _HEADER.pack(_MAGIC, VERSION, encoding, flags, num_parameters, k, raw)
 
 
 def decode(
@@ -107,8 +132,8 @@ def decode(
     check_k(k, max_k)
     plane = k if header.ordered else 0
     content = read_frame(
-        memoryview(data)[_HEADER.size : -CRC_SIZE],
-        _HEADER.size,
+        memoryview(data)[header.size : -CRC_SIZE],
+        header.size,
         k * (1 + gaps.low_bytes(m, k)) + plane,
         gaps.max_stream_size(m, k) + plane,
     )
@@ -118,7 +143,8 @@ def decode(
     if header.ordered:
         octaves = content_bytes[stream.size :].copy()  # not a view that keeps the stream alive
         require_octaves(octaves, k)
-    digest = gaps.digest(stream, m, k, octaves)
+    check_gaps(header.gaps, indices, m, ordered=header.ordered)
+    digest = gaps.digest(stream, m, k, octaves, header.gaps)
     if digest != header.digest:
         raise InvalidSupport(
             f"the content does not match its digest: bytes 24-55 say {header.digest}, the decoded "
@@ -154,7 +180,8 @@ def max_payload_size(num_parameters: int, k: int | None = None, *, ordered: bool
     """
     size = num_parameters if k is None else k
     content = gaps.max_stream_size(num_parameters, max(size, 1)) + (size if ordered else 0)
-    return _HEADER.size + content + content // 128 + 1024 + CRC_SIZE
+    ranges = _COUNT.size + _RANGE_BYTES * min(MAX_RANGES, num_parameters)
+    return _HEADER.size + ranges + content + content // 128 + 1024 + CRC_SIZE
 
 
 def declared_size(data: Payload) -> int:
@@ -176,8 +203,21 @@ def _read_header(data: Payload) -> SupportHeader:
     check_crc(data, InvalidSupport)
     if encoding not in (_GAP_STREAM, _ORDERED):
         raise InvalidSupport(f"encoding {encoding} (byte 5) is unknown, version 1 has 1 and 2")
-    if flags:
-        raise InvalidSupport(f"flags (bytes 6-7) must be zero in version 1, not {flags:#06x}")
+    if flags & ~_HAS_GAPS:
+        raise InvalidSupport(f"flags (bytes 6-7) are 0 or 1 in version 1, not {flags:#06x}")
     if not 1 <= k <= m <= MAX_PARAMETERS:
         raise InvalidSupport(f"bytes 8-23 declare M = {m} and K = {k}, not 1 <= K <= M <= 2^63 - 1")
-    return SupportHeader(m, k, f"sha256:{digest.hex()}", encoding == _ORDERED)
+    left_out = _read_gaps(data) if flags else NO_GAPS
+    return SupportHeader(m, k, f"sha256:{digest.hex()}", encoding == _ORDERED, left_out)
+
+
+def _read_gaps(data: Payload) -> Gaps:
+    """The ranges behind the header, which says that there are some."""
+    view = memoryview(data)[_HEADER.size : -CRC_SIZE]
+    (count,) = _COUNT.unpack_from(view) if len(view) >= _COUNT.size else (0,)
+    end = _COUNT.size + _RANGE_BYTES * count
+    if not 1 <= count <= MAX_RANGES or end > len(view):
+        raise InvalidSupport(
+            f"bytes 56-59 declare {count} gaps, not 1 to {MAX_RANGES} that follow them"
+        )
+    return Gaps.from_bytes(view[_COUNT.size : end])

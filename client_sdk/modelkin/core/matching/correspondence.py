@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.gaps import NO_GAPS, Gaps
 from modelkin.core.indices import IndexArray
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.matching.names import HARMLESS
@@ -18,10 +19,13 @@ from modelkin.core.octaves import Octaves
 from modelkin.core.quoting import quote
 from modelkin.errors import SpaceMismatch
 
-__all__ = ["MIN_SHARE", "Correspondence", "correspond"]
+__all__ = ["MIN_PART", "MIN_SHARE", "Correspondence", "correspond"]
 
 MIN_SHARE: Final = 0.8
 """The least share of a space's parameters that a checkpoint of the space has."""
+MIN_PART: Final = 0.5
+"""The least share of all parameters of either that is common: a small part says little of a model.
+"""
 _SHOWN: Final = 5
 """Tensors that a text names; it counts the others."""
 
@@ -58,9 +62,19 @@ class Correspondence:
     def equal(self) -> bool:
         """Whether the two have the same parameters, but for copies and buffers of the source."""
         beyond = (self.source.tensors[at].name for at in self._beyond)
-        return self.complete and all(
-            name in self._copies or HARMLESS.search(name) for name in beyond
-        )
+        harmless = all(name in self._copies or HARMLESS.search(name) for name in beyond)
+        return self.complete and harmless and not self.cropped
+
+    @cached_property
+    def common(self) -> Layout:
+        """The layout of the common parameters alone, in the order of the target."""
+        if self.complete:
+            return self.target
+        return Layout.of((self._name_of(piece), piece.shape) for piece in self.pieces)
+
+    def _name_of(self, piece: Piece) -> str:
+        mine, theirs = self._tensors_of(piece)
+        return theirs.name if piece.shape[1:] == theirs.shape[1:] else mine.name
 
     @cached_property
     def renamed(self) -> tuple[tuple[str, str], ...]:
@@ -93,6 +107,36 @@ class Correspondence:
             if mine.shape != theirs.shape and mine.shape[1:] == theirs.shape[1:]
         )
 
+    @property
+    def fits(self) -> bool:
+        """Whether the source has so much of the target that it is compared over that part.
+
+        The tables of words of the target beside one that is common do not count: a tied one that is
+        saved once is no smaller part of its network.
+        """
+        copies = sum(spec.size for spec in self._missing_copies())
+        needed = MIN_SHARE * (self.target.num_parameters - copies)
+        return self.covered >= max(needed, MIN_PART * self._larger)
+
+    @property
+    def _larger(self) -> int:
+        return max(self.source.num_parameters, self.target.num_parameters)
+
+    def _missing_copies(self) -> list[TensorSpec]:
+        shapes = {
+            theirs.shape for _, theirs in map(self._tensors_of, self.pieces) if is_tied(theirs)
+        }
+        return [spec for spec in self.missing if is_tied(spec) and spec.shape in shapes]
+
+    def require_part(self, source: str = "this layout", target: str = "the other layout") -> None:
+        """Require that :attr:`fits`; arguments as for :meth:`difference`.
+
+        Raises:
+            SpaceMismatch: too little is common; names the tensors that differ.
+        """
+        if not self.fits:
+            raise SpaceMismatch(self.difference(source, target))
+
     def require_equal(self, source: str = "this layout", target: str = "the other layout") -> None:
         """Require that the two have the same parameters; arguments as for :meth:`difference`.
 
@@ -105,17 +149,29 @@ class Correspondence:
     @property
     def note(self) -> str | None:
         """A remark that tensors have other names in the target; None where they have not."""
-        if not self.renamed:
-            return None
-        mine, theirs = self.renamed[0]
-        count = len(self.renamed)
-        return (
-            f"{count} tensor{'s have' if count > 1 else ' has'} another name in the space: "
-            f"{quote(mine)} is {quote(theirs)} there"
-        )
+        said = []
+        if self.renamed:
+            (mine, theirs), count = self.renamed[0], len(self.renamed)
+            said.append(
+                f"{count} tensor{'s have' if count > 1 else ' has'} another name in the space: "
+                f"{quote(mine)} is {quote(theirs)} there"
+            )
+        if not self.complete:
+            said.append(
+                f"it is compared over {self.share:.1%} of the space's parameters, those that it has"
+            )
+        if not self.equal:
+            said.append(self.difference("it", "the space"))
+        return "; ".join(said) or None
 
-    def gaps(self) -> list[tuple[int, int]]:
-        """The first index and the one after the last of each stretch of the target alone."""
+    def gaps(self, own: Gaps = NO_GAPS) -> Gaps:
+        """The parameters of the target that the source does not have.
+
+        Args:
+            own: those that a support of the source does not cover.
+        """
+        if own:
+            return self.gaps() | self._translated_gaps(own)
         ends = [0, *self.target.ends.tolist()]
         found, at = [], 0
         for piece in self.pieces:
@@ -125,7 +181,16 @@ class Correspondence:
             at = begin + piece.size
         if at < self.target.num_parameters:
             found.append((at, self.target.num_parameters))
-        return found
+        return Gaps.of(found)
+
+    def _translated_gaps(self, own: Gaps) -> Gaps:
+        moved = []
+        for begin, target, last in self._stretches():
+            for first, after in own.ranges:
+                low, high = max(first, begin), min(after, last + 1)
+                if low < high:
+                    moved.append((low - begin + target, high - begin + target))
+        return Gaps.of(moved)
 
     def translated(self, indices: IndexArray) -> IndexArray:
         """The indices of the source as those of the target, without those that it does not have.

@@ -15,6 +15,7 @@ from modelkin.core.layout import Layout
 from modelkin.core.matching.correspondence import Correspondence, correspond
 from modelkin.core.selection.entries import Entries, entries_of
 from modelkin.core.selection.request import SelectionRequest
+from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = ["Prepared", "prepare"]
@@ -28,11 +29,17 @@ class Prepared:
         entries: the importance to select from, one entry a parameter.
         request: the request, with the resamples and the layout of the entries and their kind.
         origin: what the support will say of its importance; None if nothing is known.
+        order: the layout that a support is put in, if that has more than the entries; else None.
     """
 
     entries: Entries
     request: SelectionRequest
     origin: Origin | None
+    order: Layout | None = None
+
+    def place(self, support: Support) -> Support:
+        """The support of the selected entries, in the layout that was asked for."""
+        return support if self.order is None else support.reordered(self.order)
 
 
 def prepare(importance: object, request: SelectionRequest) -> Prepared:
@@ -45,7 +52,7 @@ def prepare(importance: object, request: SelectionRequest) -> Prepared:
             ``order``.
         InvalidImportance: as :func:`entries_of`.
     """
-    entries = entries_of(importance)
+    entries, order = entries_of(importance), None
     attached = origin_of(entries) or Origin()
     kind = _kind(request, attached.importance)
     layout = attached.layout if request.layout is None else request.layout
@@ -53,18 +60,19 @@ def prepare(importance: object, request: SelectionRequest) -> Prepared:
         _check_layout(layout, entries.size)
     if request.exclude or request.order is not None:
         layout, tensors = _tensors(layout, request)
-        target = tensors.target
+        target = tensors.common
         if target.digest != layout.digest:
             stretches = tensors.stretches_in(layout)
             if target.num_parameters != entries.size and request.base is None and kind is not None:
                 kind = replace(kind, base=None)  # the digest was of all tensors of the base
             entries, request = _take(entries, request, stretches)
+        order = None if tensors.complete else request.order
         layout = target
     request = replace(
         request, layout=layout, kind=None if kind is None else kind.kind, exclude=(), order=None
     )
     known = kind is not None or layout is not None
-    return Prepared(entries, request, Origin(kind, layout) if known else None)
+    return Prepared(entries, request, Origin(kind, layout) if known else None, order)
 
 
 def _kind(request: SelectionRequest, attached: Importance | None) -> Importance | None:
@@ -105,7 +113,7 @@ def _tensors(layout: Layout | None, request: SelectionRequest) -> tuple[Layout, 
         raise InvalidParameter("exclude is one string; give a list of patterns", field="exclude")
     kept = layout.without(tuple(request.exclude)) if request.exclude else layout
     found = correspond(kept, kept if request.order is None else request.order)
-    found.require_equal()
+    found.require_part()
     return layout, found
 
 

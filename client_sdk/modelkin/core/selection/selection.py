@@ -105,7 +105,8 @@ def select_support(
         exclude: shell patterns of tensors to leave out, such as ``"*.running_*"``: indices then
             follow ``layout.without(exclude)``.
         order: a layout of the same tensors, such as that of a space: they are put in its order
-            before anything is selected.
+            before anything is selected. The support has gaps where the importance lacks a part of
+            at most a fifth of it, and K is chosen among the rest.
         ordered: whether the support keeps the octave of each index's rank, ties to the lower index:
             more neighbours of importances of gradients, and more that it shows of a client's labels
             (docs/method.md). With ``budgets``, ranks are among the entries of all tensors.
@@ -139,7 +140,7 @@ def select_support(
     )
     ready = prepare(importance, request)
     segments = decide(ready.entries, ready.request).segments
-    return support_of(segments, ready.entries.size, ready.origin, ordered=ordered)
+    return ready.place(support_of(segments, ready.entries.size, ready.origin, ordered=ordered))
 
 
 def select(
@@ -186,8 +187,9 @@ def select(
     ready = prepare(importance, request)
     decision = decide(ready.entries, ready.request)
     covered = sum(s.ranking.mass_of(s.threshold) for s in decision.segments if s.threshold)
+    found = support_of(decision.segments, ready.entries.size, ready.origin, ordered=ordered)
     return Selection(
-        support=support_of(decision.segments, ready.entries.size, ready.origin, ordered=ordered),
+        support=ready.place(found),
         coverage=covered / sum(s.ranking.mass() for s in decision.segments),
         stability=decision.stability,
         met=decision.met,

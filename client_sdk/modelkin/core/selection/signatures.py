@@ -19,6 +19,7 @@ from modelkin.core.selection.request import SelectionOptions, SelectionRequest
 from modelkin.core.sketching.probe_tables import Table
 from modelkin.core.sketching.schemes import ValueArray, check_permutations
 from modelkin.core.sketching.signature import Signature
+from modelkin.errors import SpaceMismatch
 
 __all__ = ["SelectedMembers", "select_signature"]
 
@@ -46,6 +47,11 @@ def select_signature(
         InvalidImportance, InvalidParameter, SpaceMismatch: as :func:`modelkin.select_support`.
     """
     ready = prepare(importance, SelectionRequest(**how))
+    if ready.order is not None:
+        raise SpaceMismatch(
+            "the importance lacks a part of the order's parameters, and indices move around that: "
+            "sign the support of select_support"
+        )
     m = ready.entries.size
     check_permutations(m, num_perm, seed, scheme)  # before the work of the selection
     members = SelectedMembers(decide(ready.entries, ready.request).segments, m)

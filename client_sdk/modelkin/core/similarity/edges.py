@@ -6,7 +6,7 @@ supports can then compute their exact similarity and choose among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport, packed_shared_count
 from modelkin.core.similarity.distances import Distances, blocks
 from modelkin.core.similarity.nearest import nearest
+from modelkin.core.similarity.outside import magnification
 
 __all__ = ["Pairs", "exact_similarity", "nearest_pairs", "pairs_from"]
 
@@ -134,8 +135,37 @@ def exact_similarity(
         counts = (packed_shared_count(involved[i], involved[j], gaps) for i, j in pairs)
         shared = np.fromiter(_until(stop or _never, counts), np.int64)
     done = shared.size
-    similarity: Floats = 2.0 * shared / np.maximum(1, sizes[a[:done]] + sizes[b[:done]])
+    lost = _lost(involved, a[:done], b[:done], gaps)
+    similarity: Floats = 2.0 * shared / np.maximum(1, sizes[a[:done]] + sizes[b[:done]] - lost)
     return similarity
+
+
+def growth_of_pairs(
+    supports: Mapping[int, PackedSupport], ends: Rows, gaps: Gaps = NO_GAPS
+) -> Floats:
+    """By how much S and its chance of pairs grow where each is compared over what both cover.
+
+    Args:
+        supports: the supports by row; a pair of which one has none does not grow.
+        ends: shape ``(e, 2)``.
+        gaps: what is left out besides.
+    """
+    found = np.ones(len(ends))
+    for at, (a, b) in enumerate(ends.tolist()):
+        one, other = supports.get(a), supports.get(b)
+        if one is not None and other is not None and (one.gaps or other.gaps):
+            found[at] = magnification(one, other, gaps)
+    return found
+
+
+def _lost(supports: Sequence[PackedSupport], a: Rows, b: Rows, gaps: Gaps) -> Rows:
+    """How many indices of each pair lie where one of the two does not cover."""
+    lost = np.zeros(a.size, np.int64)
+    partial = np.array([bool(support.gaps) for support in supports], np.bool_)
+    for at in np.flatnonzero(partial[a] | partial[b]).tolist():
+        one, other = supports[a[at]], supports[b[at]]
+        lost[at] = one.count_in(other.gaps.without(gaps)) + other.count_in(one.gaps.without(gaps))
+    return lost
 
 
 def _never() -> bool:

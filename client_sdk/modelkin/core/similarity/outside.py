@@ -17,7 +17,14 @@ from modelkin.core.packed import PackedSupport, packed_shared_count
 from modelkin.core.similarity.chance import expected_similarities, kappa, tensor_sizes
 from modelkin.core.support import Support
 
-__all__ = ["OverlapOutside", "counts_inside", "counts_outside", "overlap_outside"]
+__all__ = [
+    "OverlapOutside",
+    "counts_inside",
+    "counts_outside",
+    "covered_share",
+    "magnification",
+    "overlap_outside",
+]
 
 AnySupport = Support | PackedSupport
 Integers = npt.NDArray[np.int64]
@@ -58,13 +65,14 @@ def overlap_outside(
     Args:
         a: a support.
         b: another one.
-        gaps: what is left out: the union of what either lacks, and of the space's constants.
+        gaps: what is left out besides what either does not cover.
         layout: the tensors in which chance is measured.
 
     Raises:
         SpaceMismatch: they are of different numbers of parameters.
     """
     one, other = _packed(a), _packed(b)
+    gaps = gaps | one.gaps | other.gaps
     shared = packed_shared_count(one, other, gaps)
     left = one.k - one.count_in(gaps), other.k - other.count_in(gaps)
     if layout is None or not sum(left):
@@ -73,6 +81,28 @@ def overlap_outside(
     sizes = tensor_sizes(layout) - gaps.sizes_in_tensors(layout.ends)
     expected = expected_similarities(ours, theirs[None], sizes)
     return OverlapOutside(shared, *left, float(expected[0]))
+
+
+def magnification(a: PackedSupport, b: PackedSupport, gaps: Gaps) -> float:
+    """By how much S and its chance grow where a pair is compared over what both cover.
+
+    The shared indices lie there anyway, and so do those that chance shares in each tensor, taken
+    alike. So only the sizes of the two are smaller.
+
+    Args:
+        a: a support.
+        b: another one.
+        gaps: what is left out besides.
+    """
+    total = a.k + b.k - a.count_in(gaps) - b.count_in(gaps)
+    lost = a.count_in(b.gaps.without(gaps)) + b.count_in(a.gaps.without(gaps))
+    return total / (total - lost) if lost < total else 1.0
+
+
+def covered_share(a: PackedSupport, b: PackedSupport) -> float | None:
+    """The share of the parameters that both cover; None where both cover all."""
+    lacking = a.gaps | b.gaps
+    return 1 - lacking.size / a.num_parameters if lacking else None
 
 
 def counts_outside(support: AnySupport, gaps: Gaps, layout: Layout) -> Integers:

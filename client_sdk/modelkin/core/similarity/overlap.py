@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from modelkin.core.estimators import similarity_of
+from modelkin.core.gaps import Gaps
 from modelkin.core.importance import check_same_origin
 from modelkin.core.indices import IndexArray, check_same_space
 from modelkin.core.kernels.choice import kernels
@@ -37,7 +38,7 @@ class TensorOverlap:
 
     Attributes:
         name: the tensor, as the layout calls it.
-        size: how many parameters it has.
+        size: how many parameters it has that both supports cover.
         a: how many of them are in the first support.
         b: how many are in the second support.
         shared_indices: how many are in both.
@@ -94,7 +95,8 @@ def similarity(a: Support, b: Support) -> float:
         SpaceMismatch: they are of different numbers of parameters, or their origins state
             different kinds of importance or different layouts.
     """
-    return similarity_of(shared_count(a, b), a.k, b.k)
+    both, sizes = shared_count(a, b), _covered_sizes(a, b)
+    return similarity_of(both, *sizes) if sum(sizes) else 0.0
 
 
 def jaccard(a: Support, b: Support) -> float:
@@ -104,8 +106,13 @@ def jaccard(a: Support, b: Support) -> float:
         SpaceMismatch: they are of different numbers of parameters, or their origins state
             different kinds of importance or different layouts.
     """
-    both = shared_count(a, b)
-    return both / (a.k + b.k - both)
+    both, sizes = shared_count(a, b), _covered_sizes(a, b)
+    return both / max(1, sum(sizes) - both)
+
+
+def _covered_sizes(a: Support, b: Support) -> tuple[int, int]:
+    """How many indices each of two supports has where the other one covers."""
+    return _outside(a.indices, b.gaps).size, _outside(b.indices, a.gaps).size
 
 
 def intersection(a: Support, b: Support) -> IndexArray:
@@ -135,24 +142,36 @@ def by_tensor(a: Support, b: Support, layout: Layout) -> tuple[TensorOverlap, ..
             f"the layout has {layout.num_parameters} parameters, "
             f"the supports are of {a.num_parameters}"
         )
-    counts = zip(
-        *(layout.counts(i).tolist() for i in (a.indices, b.indices, intersection(a, b))),
-        strict=True,
-    )
+    covered = _outside(a.indices, b.gaps), _outside(b.indices, a.gaps), intersection(a, b)
+    counts = zip(*(layout.counts(indices).tolist() for indices in covered), strict=True)
+    lacking = (a.gaps | b.gaps).sizes_in_tensors(layout.ends).tolist()
     return tuple(
-        _tensor_overlap(tensor, in_a, in_b, in_both)
-        for tensor, (in_a, in_b, in_both) in zip(layout.tensors, counts, strict=True)
+        _tensor_overlap(tensor, tensor.size - lacks, *inside)
+        for tensor, lacks, inside in zip(layout.tensors, lacking, counts, strict=True)
     )
 
 
-def _tensor_overlap(tensor: TensorSpec, in_a: int, in_b: int, in_both: int) -> TensorOverlap:
+def _outside(indices: IndexArray, gaps: Gaps) -> IndexArray:
+    """The ascending indices that do not lie in gaps."""
+    if not gaps:
+        return indices
+    edges = np.array(gaps.ranges, np.uint64).ravel()
+    outside = np.searchsorted(edges, indices.astype(np.uint64), side="right") % 2 == 0
+    kept: IndexArray = indices[outside]
+    return kept
+
+
+def _tensor_overlap(
+    tensor: TensorSpec, size: int, in_a: int, in_b: int, in_both: int
+) -> TensorOverlap:
+    """The overlap within a tensor, of which both have ``size`` parameters."""
     if not in_a + in_b:
-        return TensorOverlap(tensor.name, tensor.size, 0, 0, 0)
+        return TensorOverlap(tensor.name, size, 0, 0, 0)
     measured = similarity_of(in_both, in_a, in_b)
-    expected = 2.0 * in_a * in_b / tensor.size / (in_a + in_b)
+    expected = 2.0 * in_a * in_b / size / (in_a + in_b)
     return TensorOverlap(
         name=tensor.name,
-        size=tensor.size,
+        size=size,
         a=in_a,
         b=in_b,
         shared_indices=in_both,

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from modelkin import wire
 from modelkin.core.indices import MAX_PARAMETERS
-from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.packed import PackedSupport
 from modelkin.core.selection.rule import SelectionRule
+from modelkin.core.similarity.matrix import matrix
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.signature_matrix import estimated_matrix
 from modelkin.core.support import Support

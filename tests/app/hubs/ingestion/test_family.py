@@ -74,3 +74,73 @@ def test_a_difference_is_taken_under_other_names(hub: Hub, app: AppHarness) -> N
     [(_, sister)] = spaces
     supports = [app.hubs.support(f"acme/{number}", sister) for number in range(5)]
     assert supports[:1] * 5 == supports
+
+
+def fine_tunes() -> dict[str, Tensors]:
+    """Children of the base that do not have its very tensors, and a stranger that has them."""
+    draw = np.random.default_rng(7)
+    more = {
+        "head": {"head.weight": draw.normal(size=(20, 32)).astype("f4")},
+        "added": {"aux.weight": draw.normal(size=(32, 8)).astype("f4")},
+        "vocabulary": {"embed.weight": draw.normal(size=(125, 32)).astype("f4")},
+        "headless": {},
+    }
+    found = {name: tuned(number + 11) | own for number, (name, own) in enumerate(more.items())}
+    for rows, name, tensor in ((10, "head", "head.weight"), (60, "vocabulary", "embed.weight")):
+        found[name][tensor][:rows] = tuned(30)[tensor]
+    del found["headless"]["head.weight"]
+    found["prefix"] = {f"model.{name}": values for name, values in tuned(20).items()}
+    return found | {"stranger": random_tensors(999, SHAPES)}
+
+
+def test_fine_tunes_are_beside_their_base(hub: Hub, app: AppHarness) -> None:
+    """Each is consistent with its base over what both have, which is said; a stranger is not."""
+    hub.push("acme/base", {"model.safetensors": safetensors(BASE)})
+    source = app.hubs.follow(hub.url)
+    app.hubs.sync_model(source, "acme/base")
+    for number in range(8):  # others, by whom it is known what is usual
+        other = random_tensors(100 + number, SHAPES)
+        hub.push(f"other/{number}", {"m.safetensors": safetensors(other)})
+        app.hubs.sync_model(source, f"other/{number}")
+    children, noted = fine_tunes(), {}
+    for name, tensors in children.items():
+        card = {"base_model": "acme/base"}
+        hub.push(f"acme/{name}", {"model.safetensors": safetensors(tensors)}, card=card)
+        outcome = app.hubs.sync_model(source, f"acme/{name}").result
+        assert outcome is not None
+        assert "kin" == outcome["space"], name
+        noted[name] = " ".join(outcome["notes"])
+    assert "tensor 'aux.weight' [32, 8] is only in it" in noted["added"]
+    assert "'head.weight' has shape [20, 32] in it and [10, 32] in the space" in noted["head"]
+    assert "it is compared over 92.6% of the space's parameters" in noted["headless"]
+    answers = {
+        name: app.http.get("/v1/spaces/kin/lineage", params={"model": f"acme/{name}"}).json()
+        for name in children
+    }
+    assert {n: "mismatch" if n == "stranger" else "consistent" for n in children} == {
+        name: answer["verdict"] for name, answer in answers.items()
+    }
+    measured = {name: answer["base"]["covered"] for name, answer in answers.items()}
+    assert {"headless": 4032 / 4352} == {n: share for n, share in measured.items() if share}
+    support = app.hubs.support("acme/headless")
+    assert (320, 201) == (support.gaps.size, support.k)
+
+
+@pytest.mark.slow
+def test_a_base_lacks_a_part_of_its_children(hub: Hub, app: AppHarness) -> None:
+    """Differences are over the common tensors, in one sister space, whichever of them is larger."""
+    larger = {"head.weight", "embed.weight"}
+    base = {name: values[:-2] if name in larger else values for name, values in BASE.items()}
+    hub.push("acme/base", {"model.safetensors": safetensors(base)})
+    source, spaces = app.hubs.follow(hub.url), set()
+    for name in ("head", "headless", "prefix"):
+        card = {"base_model": "acme/base"}
+        files = {"model.safetensors": safetensors(fine_tunes()[name])}
+        hub.push(f"acme/{name}", files, card=card)
+        outcome = app.hubs.sync_model(source, f"acme/{name}").result
+        assert outcome is not None
+        spaces.add((outcome["space"], outcome["delta"].get("space")))
+    [(space, sister)] = spaces
+    assert ("kin", True) == (space, sister.startswith("kin-delta-"))
+    gaps = {n: app.hubs.support(f"acme/{n}", sister).gaps.size for n in ("headless", "prefix")}
+    assert {"headless": (20 + 2) * 32, "prefix": (12 + 2) * 32} == gaps

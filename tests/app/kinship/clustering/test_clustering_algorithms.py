@@ -24,8 +24,9 @@ from modelkin import Support
 from modelkin.core.clustering.centring import CentredDistances, without_strangers
 from modelkin.core.clustering.clustering import NOISE, agreement
 from modelkin.core.clustering.quality import ClusterDistances
-from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.distances import Distances, MatrixDistances, SignatureDistances
+from modelkin.core.similarity.matrix import matrix
 from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
 from tests.support.app.space import silent
 from tests.support.models.planted_clusters import GROUPS, Labels, M, planted

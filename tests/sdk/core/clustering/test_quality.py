@@ -17,8 +17,9 @@ from sklearn.metrics import (
 )
 
 from modelkin.core.clustering.quality import NOISE, ClusterDistances, quality
-from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances, blocks
+from modelkin.core.similarity.matrix import matrix
 from modelkin.core.support import Support
 
 M, K = 600, 60

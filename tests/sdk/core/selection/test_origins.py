@@ -130,7 +130,7 @@ def test_a_foreign_attribute_is_no_origin() -> None:
         (
             {"layout": LAYOUT, "order": Layout.of([*list(SHAPES.items())[:4], ("tail", (9,))])},
             SpaceMismatch,
-            r"'head' \[9\] is not in",
+            r"'head' \[9\] is only in this layout",
         ),
     ],
 )

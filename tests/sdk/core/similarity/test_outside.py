@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from modelkin import Layout, Support
 from modelkin.core import gaps as gaps_module
 from modelkin.core.gaps import Gaps
-from modelkin.core.packed import PackedSupport, matrix
+from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import expected_similarities, tensor_sizes
 from modelkin.core.similarity.edges import exact_similarity
+from modelkin.core.similarity.matrix import matrix
 from modelkin.core.similarity.outside import counts_outside, overlap_outside
 from modelkin.errors import InvalidParameter
 
