@@ -170,7 +170,7 @@ def test_another_layout_has_another_space(hub: Hub, app: AppHarness) -> None:
     a model whose layout has changed is in the new one, and stays in the old.
     """
     hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
-    wide = random_tensors(1, {**SHAPES, "head.weight": (3, 3)})
+    wide = random_tensors(1, {**SHAPES, "encoder.weight": (50, 42)})
     hub.push("org/b", {"model.safetensors": safetensors(wide)})
     source = app.hubs.follow(hub.url)
     app.hubs.sync_model(source, "org/a")
