@@ -76,7 +76,7 @@ def test_the_readme_of_the_client(server: Server, tmp_path: Path) -> None:
         assert M == client.supports.get("llama-8b", "org/name").num_parameters
     extras = [words[2].partition("[")[2].rstrip("]") for words in install]
     project = tomllib.loads((ROOT / "client_sdk" / "pyproject.toml").read_text())["project"]
-    assert {"", "fast", "torch", "plots"} == set(extras)
+    assert {"", "fast", "torch", "gguf", "plots"} == set(extras)
     assert set(extras) - {""} <= set(project["optional-dependencies"])
 
 

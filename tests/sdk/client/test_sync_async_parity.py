@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import modelkin
+import modelkin.checkpoints
 from modelkin import (
     ApiError,
     AsyncClient,
@@ -34,6 +34,7 @@ INDICES = np.arange(0, M, 9)
 SUPPORTS = {f"org/m{n}": Support.from_indices(INDICES + n // 2, M) for n in range(4)}
 ALONE = Support.from_indices(INDICES + 1, M).signature(num_perm=64)
 SPEC = SignatureSpec(num_perm=64)
+WEIGHTS = modelkin.checkpoints.Weights(f"sha256:{7:064x}", {"w": f"{7:064x}"}, 1, 4 * M, {"F32": M})
 AXES = Subspace.of_basis(np.eye(5)[:, :2])
 
 QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
@@ -47,6 +48,9 @@ QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
     "models": lambda client, space: list(client.models.list(space)),
     "models by tag": lambda client, space: list(client.models.list(space, tags=["even"])),
     "model": lambda client, space: client.models.get(space, "org/m1"),
+    "weights": lambda client, space: client.models.weights(space, "org/m1"),
+    "duplicates": lambda client, space: list(client.models.duplicates(space)),
+    "duplicates of a model": lambda client, space: list(client.models.duplicates(space, "org/m1")),
     "get_support": lambda client, space: client.supports.get(space, "org/m1"),
     "get_support of a revision": lambda client, space: client.supports.get(
         space, "org/m1", revision=1
@@ -158,6 +162,8 @@ def fill(client: Any, space: str) -> None:
     client.ensure_space(space, layout=LAYOUT, signature=SPEC)
     for number, (name, support) in enumerate(SUPPORTS.items()):
         client.put_support(space, name, support, tags=["odd" if number % 2 else "even"])
+    for name in ("org/m1", "org/m2"):
+        client.models.put_weights(space, name, WEIGHTS)
     client.put_signature(space, "alone", ALONE)
     data = f"{space}-data"
     spec = SubspaceSpec(constant=0.0, weighting="flat", compare="whole")

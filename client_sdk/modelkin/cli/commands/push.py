@@ -211,7 +211,7 @@ def _put(client: Client, arguments: argparse.Namespace, value: Content) -> Model
 
 
 def _state_weights(client: Client, info: ModelInfo, checkpoint: Checkpoint) -> tuple[str, ...]:
-    """State the digests of the weights, and name a model that has the same."""
+    """State the digests of the weights, and name a model of the space that has the same."""
     try:
         client.models.put_weights(
             info.space, info.model, weights_of(checkpoint), revision=info.revision
@@ -219,8 +219,13 @@ def _state_weights(client: Client, info: ModelInfo, checkpoint: Checkpoint) -> t
         [*copies] = client.models.duplicates(info.space, info.model)
     except (NotFoundError, ConflictError, PermissionDeniedError):
         return ()  # an older service, a later revision, or a key that may not read
-    says = [item.says for group in copies for item in group if item.model == info.model]
-    return tuple(text for text in says[:1] if text is not None)
+    says = [
+        item.says
+        for group in copies
+        for item in group
+        if (item.space, item.model, group[0].space) == (info.space, info.model, info.space)
+    ]
+    return tuple(text for text in says if text is not None)
 
 
 def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -69,11 +69,13 @@ MORE: dict[str, dict[str, Any]] = {
     "app.models.catalog.repositories.model_writes.update_metadata": {"attributes": {}},
     "app.hubs.repositories.sources.update_source": {"values": {"last_error": None}},
     "app.merges.repository.change_party": {"verdict": 1},
+    "app.models.weights.repository.repeated_digests": {"after": None},
+    "app.models.weights.repository.same_weights": {"digest": f"sha256:{0:064x}"},
     "app.webhooks.repositories.deliveries.record_attempt": {"attempts": 1},
     "app.webhooks.repositories.subscriptions.change": {"enabled": True},
     "app.webhooks.repositories.subscriptions.change_by_id": {"enabled": True},
 }
-"""Arguments of queries that change the columns they are given."""
+"""Arguments of queries that change the columns they are given, or take digests."""
 RECIPE = (Path(__file__).parents[4] / "docs" / "recipes" / "row-tenants.sql").read_text()
 HOOK = {"url": "http://127.0.0.1:9/events", "events": ["support.stored"]}
 
