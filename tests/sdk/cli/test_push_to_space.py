@@ -180,6 +180,7 @@ def test_a_file_is_compared_over_what_the_space_has(
     assert "--exclude: no tensor name of m.safetensors matches 'absent.*'" in done.stderr
     [found] = [item for item in client.neighbors(space, "less") if item.model == "more"]
     assert pytest.approx(1680 / 1730) == found.covered
+    assert 50 == client.supports.get(space, "less").gaps.size
 
 
 def test_too_little_of_a_space_is_refused_by_name(
