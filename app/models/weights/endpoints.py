@@ -47,7 +47,7 @@ duplicate_routes = Routes(
 @routes.put(
     MODEL,
     operation_id="put_weights",
-    summary="State the weights that a support was made from",
+    summary="State the weights of a model",
     refuses=(ModelNotFound, Conflict),
 )
 def put(
@@ -75,7 +75,7 @@ def put(
 @routes.get(
     MODEL,
     operation_id="get_weights",
-    summary="Show the weights that a support was made from",
+    summary="Show the weights of a model",
     refuses=(ModelNotFound, WeightsNotFound),
 )
 def show(

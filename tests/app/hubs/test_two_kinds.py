@@ -225,7 +225,7 @@ def test_another_layout_moves_both(
     push_both(hub)
     source = app.hubs.follow(hub.url, on_delete=on_delete)
     app.hubs.sync_model(source, "org/a")
-    shapes = {**SHAPES, "head.weight": (3, 3)}
+    shapes = {**SHAPES, "head.weight": (90, 90)}
     push(hub, "org/base", random_tensors(5, shapes))
     push(hub, "org/a", random_tensors(6, shapes), card=CARD)
     job = app.hubs.sync_model(source, "org/a")

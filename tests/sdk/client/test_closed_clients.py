@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from modelkin import AsyncClient, Client, ClientClosed, Delivery, Subspace, Support
+from modelkin.checkpoints import Weights
 from tests.sdk.client.operations import operations
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
@@ -30,6 +31,7 @@ VALUES: dict[str, Any] = {
     "cluster": "all",
     "models": ["a", "b"],
     "events": ["model.*"],
+    "weights": Weights("sha256:0", {}, 1, 1, {}),
     "key": "mk_QwAU1Z3X",
     "kind": "huggingface",
     "url": "http://receiver.test",
