@@ -168,3 +168,14 @@ def test_notes_of_differences_that_are_mostly_rounding(
     else:
         assert note is not None
         assert expected in note
+
+
+def test_a_quantised_child_is_noted(tmp_path: Path) -> None:
+    """What was computed from blocks has no step of a dtype: a note says that rounding counts."""
+    base = normal(0, 0.03).reshape(256, 256)
+    packed = {"layer.weight": (base / 1e-3).to(torch.float8_e4m3fn)}
+    save_file(packed | {"layer.weight_scale": torch.tensor([1e-3])}, tmp_path / "a.safetensors")
+    model = open_checkpoint(tmp_path / "a.safetensors")
+    note = rounding_note(model, open_checkpoint(saved(tmp_path / "base.safetensors", base)))
+    assert note is not None
+    assert "differences include rounding, which models of one base share" in note

@@ -114,6 +114,18 @@ ARCHITECTURES: Final[dict[str, Architecture]] = {
         roots=("transformer.", "lm_head"), endings=_FALCON, left=("attn_qkv.weight",)
     ),
     "bert": Architecture(roots=_BERT),
+    "modern-bert": Architecture(
+        roots=("embeddings.", "layers.", "final_norm", "head.", "classifier"),
+        endings=(
+            "tok_embeddings",
+            "embeddings.norm",
+            ".attn_norm",
+            ".mlp_norm",
+            "attn.Wo",
+            "mlp.Wi",
+            "mlp.Wo",
+        ),
+    ),
     "nomic-bert": Architecture(
         roots=("encoder.layers.", "embeddings.", "emb_ln"), endings=("emb_ln", "fc11", "fc12")
     ),

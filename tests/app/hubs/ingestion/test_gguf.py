@@ -21,6 +21,7 @@ from tests.support.models.gguf_files import (
 from tests.support.servers.fake_huggingface import Hub
 
 
+@pytest.mark.slow
 def test_quantisations_lie_beside_their_original(hub: Hub, app: AppHarness, tmp_path: Path) -> None:
     """A repository of quantisations is read by the one with the most bits, in the space of the
     safetensors original, and the support is that of the command line.

@@ -16,7 +16,7 @@ from tests.support.servers.server_process import Server
 
 SUPPORTS = [Support.from_indices(range(at, at + 300), 1000) for at in range(3)]
 Renaming = Callable[[str], str]
-PROXIES = {
+PROXIES: dict[str, Renaming] = {
     "nginx": lambda tag: f"W/{tag}",
     "Apache": lambda tag: f'{tag[:-1]}-gzip"',
     "Apache, brotli, and a CDN": lambda tag: f'W/{tag[:-1]}-br"',
@@ -110,10 +110,11 @@ def test_a_tag_of_the_proxy_is_taken_too(sqlite_server: Server, proxy: Proxy, sp
         assert seen.etag is not None
         raw = httpx.get(f"{sqlite_server.url}/v1/spaces/{space}/models/m", trust_env=False)
         assert seen.etag == raw.headers["etag"]
-        for given in (f"W/{seen.etag}", f'{seen.etag[:-1]}-gzip"'):
-            client.models.update(space, "m", tags=["a"], if_match=given)
+        for number, rename in enumerate(PROXIES.values()):
+            given = rename(seen.etag or "")
+            client.models.update(space, "m", attributes={"n": number}, if_match=given)
             assert seen.etag == proxy.sent[-1]
-            seen = client.models.update(space, "m", tags=["a"])
+            seen = client.models.get(space, "m")
 
 
 def test_a_version_that_has_changed_is_refused(
