@@ -63,7 +63,8 @@ def test_neighbors_become_a_table() -> None:
     """A row each in order, the fields as columns, no shared indices where they are estimated."""
     frame = FOUND.to_pandas()
     columns = ["model", "similarity", "jaccard", "estimate", "standard_error", "shared_indices"]
-    assert [*columns, "expected", "kappa", "ordered_similarity"] == list(frame.columns)
+    columns += ["expected", "kappa", "ordered_similarity", "covered"]
+    assert columns == list(frame.columns)
     assert ["b", 0.5, 1 / 3, "exact", 0.0, 2.0] == list(frame.loc[0])[:6]
     assert [False, True] == list(frame.shared_indices.isna())
 
