@@ -145,7 +145,7 @@ def test_a_slow_bucket_degrades_an_answer_and_the_next_is_whole(
     stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A search waits two seconds for all its candidates together; the downloads go on."""
-    monkeypatch.setattr("app.search.comparer._FETCH_S", 0.1)
+    monkeypatch.setattr("app.search.prepared_query._FETCH_S", 0.1)
     app, supports = stored
     proxy.delay = 0.5
     assert neighbors(app, supports[0])["degraded"]
@@ -163,7 +163,7 @@ def test_a_sketch_is_read_without_its_support(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A signature with a sketch is compared with sketches; no support is downloaded for them."""
-    monkeypatch.setattr("app.search.comparer._FETCH_S", 60)
+    monkeypatch.setattr("app.search.prepared_query._FETCH_S", 60)
     app, supports = stored
     put_sketch(app, supports[0])
     proxy.asked.clear()
@@ -183,7 +183,7 @@ def test_sketches_that_are_late_leave_their_models_to_signatures(
     proxy.asked.clear()
     released = threading.Event()
     proxy.fault = lambda *_: "" if released.wait(60) else "reset"
-    monkeypatch.setattr("app.search.comparer._FETCH_S", 0.1)
+    monkeypatch.setattr("app.search.prepared_query._FETCH_S", 0.1)
     try:
         answer = app.http.get("/v1/spaces/s/neighbors", params={"model": "q"}).json()
         while proxy.asked["GET"] < 5:
@@ -192,7 +192,7 @@ def test_sketches_that_are_late_leave_their_models_to_signatures(
         released.set()
     assert {"signature"} == {each["estimate"] for each in answer["items"]}
     assert (5, True) == (len(answer["items"]), answer["degraded"])
-    monkeypatch.setattr("app.search.comparer._FETCH_S", 60)
+    monkeypatch.setattr("app.search.prepared_query._FETCH_S", 60)
     answer = app.http.get("/v1/spaces/s/neighbors", params={"model": "q"}).json()
     assert ({"sketch"}, False) == ({i["estimate"] for i in answer["items"]}, answer["degraded"])
 

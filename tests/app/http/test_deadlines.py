@@ -22,9 +22,8 @@ from app.infra.http.turns import Turns
 from app.kinship.graph import FoundGraph, GraphService
 from app.kinship.graph_edges import EdgeFinder, GraphModels
 from app.main import create_app
-from app.search import comparer
+from app.search import comparer, similarity
 from modelkin import Support
-from modelkin.core import packed as packing
 from modelkin.core.kinship.membership import TargetIndices
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.distances import MatrixDistances, SignatureDistances
@@ -319,7 +318,7 @@ def test_no_view_of_the_database_is_held_while_an_answer_is_computed(
         for name, support in SUPPORTS.items():
             harness.put_support("s", name, support)
         counting(EdgeFinder, "nearest")
-        counting(packing, "matrix")
+        counting(similarity, "matrix")
         counting(comparer, "_exact_neighbor")
         counting(TargetIndices, "membership_bits")
         path = "/v1/spaces/s"
