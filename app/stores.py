@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.blob_stores import open_blobs
-from app.hubs.ingestion.downloads import Downloads
+from app.hubs.ingestion.files.downloads import Downloads
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.migrations import migrate, require_current
 from app.infra.db.visibility import role_without_policies

@@ -13,9 +13,9 @@ from typing import Final
 
 from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.ingestion.bases import LACKING, Base, BaseFinder
-from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, names_in, revision_label
-from app.hubs.ingestion.checkpoint_files import choose
 from app.hubs.ingestion.components import component_of
+from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher, names_in, revision_label
+from app.hubs.ingestion.files.checkpoint_files import choose
 from app.hubs.ingestion.results import IngestResult, adapter_recipe, weights_recipe
 from app.hubs.ingestion.stored_models import Held
 from app.hubs.service import OpenSource

@@ -11,8 +11,8 @@ from typing import Final
 
 from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.ingestion.base_names import LACKING, BaseNames, NamedBase
-from app.hubs.ingestion.checkpoint_fetcher import revision_label
-from app.hubs.ingestion.checkpoint_files import choose
+from app.hubs.ingestion.files.checkpoint_fetcher import revision_label
+from app.hubs.ingestion.files.checkpoint_files import choose
 from app.hubs.service import OpenSource
 from modelkin.checkpoints import Checkpoint
 from modelkin.core.matching.correspondence import correspond

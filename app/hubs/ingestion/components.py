@@ -13,9 +13,9 @@ from typing import Final
 
 from app.hubs.clients.protocol import Hub, HubFile, HubRevision
 from app.hubs.ingestion.bases import Base
-from app.hubs.ingestion.checkpoint_fetcher import revision_label
-from app.hubs.ingestion.checkpoint_files import choose
-from app.hubs.ingestion.downloads import Downloads
+from app.hubs.ingestion.files.checkpoint_fetcher import revision_label
+from app.hubs.ingestion.files.checkpoint_files import choose
+from app.hubs.ingestion.files.downloads import Downloads
 from modelkin.checkpoints.indexes import read_pipeline
 from modelkin.checkpoints.repository import components, unread_components
 from modelkin.errors import InvalidCheckpoint, ModelkinError

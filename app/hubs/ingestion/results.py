@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from app.hubs.clients.protocol import HubRevision
 from app.hubs.ingestion.bases import Base
-from app.hubs.ingestion.checkpoint_fetcher import fingerprint
+from app.hubs.ingestion.files.checkpoint_fetcher import fingerprint
 from app.hubs.ingestion.space_resolver import ResolvedSpace
 from app.hubs.records import ImportanceName
 from app.hubs.service import OpenSource

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Final
 
 from app.hubs.ingestion.bases import Base
-from app.hubs.ingestion.checkpoint_fetcher import Counter, revision_label
+from app.hubs.ingestion.files.checkpoint_fetcher import Counter, revision_label
 from app.infra.db.database import Reader
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.support_sizes import SupportSizeService

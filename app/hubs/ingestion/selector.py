@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher, Counter, revision_label
+from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher, Counter, revision_label
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import PlannedSize, Sizes, select
 from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget

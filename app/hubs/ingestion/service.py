@@ -19,9 +19,9 @@ from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
 from app.hubs.ingestion.base_names import BaseNames
 from app.hubs.ingestion.bases import LACKING, BaseFinder, require_same
-from app.hubs.ingestion.checkpoint_fetcher import CheckpointFetcher
 from app.hubs.ingestion.components import base_of_part, parts_of
-from app.hubs.ingestion.downloads import Downloads
+from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher
+from app.hubs.ingestion.files.downloads import Downloads
 from app.hubs.ingestion.model_writer import IngestWriter, note
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection, SupportSelector

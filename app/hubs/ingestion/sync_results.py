@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.hubs.ingestion.checkpoint_fetcher import revision_label
+from app.hubs.ingestion.files.checkpoint_fetcher import revision_label
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection
 from app.hubs.records import ImportanceName, Place

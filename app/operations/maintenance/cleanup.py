@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
-from app.hubs.ingestion.downloads import Downloads
+from app.hubs.ingestion.files.downloads import Downloads
 from app.infra.db.database import Database
 from app.infra.errors import Unavailable
 from app.infra.fault_log import FaultLog

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from app.hubs.clients.http import HubHttpClient, TransferLimits
 from app.hubs.clients.protocol import HubFile
-from app.hubs.ingestion.checkpoint_files import choose
-from app.hubs.ingestion.downloads import Downloads
+from app.hubs.ingestion.files.checkpoint_files import choose
+from app.hubs.ingestion.files.downloads import Downloads
 from app.infra.egress.allowlist import Allowlist
 from app.infra.egress.client import Egress
 from app.infra.errors import StorageFull, Unavailable, explain
@@ -29,7 +29,7 @@ from tests.support.servers.fake_huggingface import Handler, Hub
 _HOLDER = """
 import sys, time
 from pathlib import Path
-from app.hubs.ingestion.downloads import Downloads
+from app.hubs.ingestion.files.downloads import Downloads
 with Downloads(Path(sys.argv[1])).directory() as directory:
     directory.reserve(1 << 30)
     (directory.path / "model.safetensors").write_bytes(b"half of it")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from app.hubs.clients.answers import read_answer
 from app.hubs.clients.huggingface import HuggingFace
 from app.hubs.clients.mlflow import MLflow
-from app.hubs.ingestion.checkpoint_files import choose
+from app.hubs.ingestion.files.checkpoint_files import choose
 from modelkin.errors import ModelkinError
 
 _TEXTS = st.sampled_from(

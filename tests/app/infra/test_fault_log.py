@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from app.hubs.ingestion.downloads import DownloadDir
+from app.hubs.ingestion.files.downloads import DownloadDir
 from app.infra.errors import QuotaExceeded, StorageFull, TooMuch, Unavailable
 from app.infra.fault_log import FaultLog
 from app.infra.http import problems

@@ -18,7 +18,7 @@ from torch.utils.data import Dataset
 
 import modelkin
 from app.hubs.clients.protocol import HubFile
-from app.hubs.ingestion.checkpoint_files import choose
+from app.hubs.ingestion.files.checkpoint_files import choose
 from modelkin.checkpoints import open_checkpoint
 from modelkin.errors import InvalidCheckpoint, InvalidParameter
 from modelkin.integrations import _training

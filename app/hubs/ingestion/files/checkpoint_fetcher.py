@@ -11,8 +11,8 @@ from typing import Final
 
 from app.hubs.clients.download import writing
 from app.hubs.clients.protocol import Hub, HubFile, HubRevision
-from app.hubs.ingestion.checkpoint_files import choose
-from app.hubs.ingestion.downloads import DownloadDir
+from app.hubs.ingestion.files.checkpoint_files import choose
+from app.hubs.ingestion.files.downloads import DownloadDir
 from app.models.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
 from modelkin.checkpoints import Adapter, Checkpoint, CheckpointLimits, open_checkpoint
 from modelkin.checkpoints.gguf import GGUF_SUFFIX, MAX_HEADER_BYTES, holds_header
