@@ -367,8 +367,7 @@ def _with_base(
 
 def _weights(checkpoint: Checkpoint, progress: Progress) -> Weights:
     """The digests of all weights of a checkpoint, in one pass over it."""
-    total = sum(tensor.size for tensor in checkpoint.stored)
-    return weights_of(checkpoint, lambda done: progress(done, total, "reading its weights"))
+    return weights_of(checkpoint, lambda done, total: progress(done, total, "reading its weights"))
 
 
 def _notes(made: IngestResult, reason: str | None, checkpoint: Checkpoint) -> list[str]:

@@ -25,11 +25,11 @@ from modelkin.checkpoints.importance import (
     write_support,
 )
 from modelkin.checkpoints.learngene import cut_checkpoint
+from modelkin.checkpoints.one_pass import weights_of
 from modelkin.checkpoints.opening import open_checkpoint
 from modelkin.checkpoints.rounding import rounding_note
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.checkpoints.values import CheckpointSink, CheckpointValues
-from modelkin.checkpoints.weights import weights_of
 from modelkin.core.weights import Weights
 
 __all__ = [

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from io import FileIO
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -26,7 +27,7 @@ from modelkin.checkpoints.header import (
 from modelkin.checkpoints.indexes import owners_of
 from modelkin.checkpoints.locating import Located, locate
 from modelkin.checkpoints.pieces import pieces
-from modelkin.checkpoints.tensors import ComputedTensor, StoredTensor
+from modelkin.checkpoints.tensors import ComputedTensor, OpenFile, StoredTensor
 from modelkin.core.layout import Layout
 from modelkin.core.matching.correspondence import correspond
 from modelkin.core.quoting import quote
@@ -188,12 +189,15 @@ class Stored:
     remarks: Remarks
 
 
-def read_tensors(path: str | Path, limits: CheckpointLimits | None = None) -> Stored:
+def read_tensors(
+    path: str | Path, limits: CheckpointLimits | None = None, open_file: OpenFile = FileIO
+) -> Stored:
     """The tensors of a checkpoint, from headers alone.
 
     Args:
         path: a file, an index or a folder, as for :func:`modelkin.checkpoints.open_checkpoint`.
         limits: on what it may declare; None for the limits of the format alone.
+        open_file: opens the files when values are read.
 
     Raises:
         InvalidCheckpoint: neither safetensors nor GGUF, damaged or incomplete; more than ``limits``
@@ -210,6 +214,8 @@ def read_tensors(path: str | Path, limits: CheckpointLimits | None = None) -> St
     remarks += more
     if limits is not None:
         _check_limits(stored, limits, source.name)
+    if open_file is not FileIO:
+        stored = [tensor.opened_by(open_file) for tensor in stored]
     named = {tensor.name: tensor for tensor in sorted(stored, key=lambda t: t.name)}
     return Stored(source, named, located.beside, remarks)
 

@@ -48,6 +48,7 @@ __all__ = [
     "default_rule",
     "digest_of_base",
     "importance_chunks",
+    "magnitudes",
     "select_from_checkpoint",
     "weights_digest",
     "write_support",
@@ -110,7 +111,7 @@ def importance_chunks(checkpoint: Checkpoint, base: Checkpoint | None = None) ->
     def chunks() -> Iterator[Floats]:
         buffer, filled = np.empty(CHUNK_SIZE, np.float32), 0
         for tensor, other in zip(checkpoint.tensors, bases, strict=True):
-            for values in _magnitudes(tensor, other):
+            for values in magnitudes(tensor, other):
                 part = values
                 while part.size:
                     taken = min(part.size, CHUNK_SIZE - filled)
@@ -300,22 +301,26 @@ def _observe(chunks: Chunks, observer: PassObserver | None) -> Chunks:
     return chunks if observer is None else lambda: observer(chunks())
 
 
-def _magnitudes(tensor: StoredTensor, base: StoredTensor | None) -> Iterator[Floats]:
-    """Yield |w| or |w - base| of one tensor, stretch by stretch, all finite."""
+def magnitudes(tensor: StoredTensor, base: StoredTensor | None, first: int = 0) -> Iterator[Floats]:
+    """Yield |w| or |w - base| of one tensor, stretch by stretch, all finite.
+
+    Args:
+        first: the place of its first value in the tensor that errors name.
+    """
     if isinstance(tensor, LowRankTensor):
         yield from tensor.magnitudes()
         return
     others = iter(()) if base is None else base.stretches()
-    begin = 0
+    begin = first
     for values in tensor.stretches():
         with np.errstate(over="ignore", invalid="ignore"):  # infinities and NaN are refused below
             found = np.abs(values) if base is None else changes(values, next(others), tensor, base)
-            magnitudes = found.astype(np.float32, copy=False)
+            sizes = found.astype(np.float32, copy=False)
         # The bits of finite magnitudes are below those of infinity and NaN.
-        if magnitudes.view(np.uint32).max() >= 0x7F800000:
-            raise _not_finite(tensor, begin, magnitudes, base)
-        begin += magnitudes.size
-        yield magnitudes
+        if sizes.view(np.uint32).max() >= 0x7F800000:
+            raise _not_finite(tensor, begin, sizes, base)
+        begin += sizes.size
+        yield sizes
 
 
 def _not_finite(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from io import FileIO
 from pathlib import Path
 
 from modelkin.checkpoints.adapters import adapter_of, is_adapter, targets_of
@@ -11,6 +12,7 @@ from modelkin.checkpoints.embeddings import refuse_embedding
 from modelkin.checkpoints.files import Checkpoint, checkpoint_of, floats_of, matching, read_tensors
 from modelkin.checkpoints.header import CheckpointLimits
 from modelkin.checkpoints.quantised import recognise
+from modelkin.checkpoints.tensors import OpenFile
 
 __all__ = ["open_checkpoint"]
 
@@ -21,6 +23,7 @@ def open_checkpoint(
     limits: CheckpointLimits | None = None,
     *,
     unmatched_ok: bool = False,
+    open_file: OpenFile = FileIO,
 ) -> Checkpoint:
     """A checkpoint's tensors, from its headers alone.
 
@@ -33,6 +36,7 @@ def open_checkpoint(
         exclude: shell patterns of names to leave out, such as ``"lm_head.*"``.
         limits: on what it may declare; None for the limits of the format alone.
         unmatched_ok: whether a pattern may match no name.
+        open_file: opens the files when values are read, as ``io.FileIO`` does.
 
     Raises:
         InvalidCheckpoint: neither safetensors nor GGUF, damaged, incomplete, quantised by a scheme
@@ -43,7 +47,7 @@ def open_checkpoint(
         OSError: a file cannot be read.
     """
     exclude = tuple(exclude)
-    stored = read_tensors(path, limits)
+    stored = read_tensors(path, limits, open_file)
     source, named = stored.source, stored.named
     excluded = matching(named, exclude, source.name, unmatched_ok=True)
     if is_adapter(source, named, excluded):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +11,10 @@ from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.rounding import FLOAT_FORMATS, is_rounded, least_changes
 
-__all__ = ["changes", "rounding_note"]
+__all__ = ["RoundingSamples", "changes", "rounding_note"]
+
+Shares = list[tuple[float, int]]
+"""Shares of the values of tensors, each with the size of its tensor."""
 
 _SAMPLE_SIZE: Final = 1 << 13
 """Values of each tensor that a note is about."""
@@ -57,45 +59,74 @@ def rounding_note(checkpoint: Checkpoint, base: Checkpoint) -> str | None:
         None where differences show training.
     """
     mine, theirs = checkpoint.beside(base)
-    pairs = [pair for pair in zip(mine.tensors, theirs.tensors, strict=True) if pair[0].size]
-    unlike = [(tensor, other) for tensor, other in pairs if tensor.dtype != other.dtype]
-    if not unlike:
+    samples = RoundingSamples()
+    for tensor, other in zip(mine.tensors, theirs.tensors, strict=True):
+        samples.add(tensor, other)
+    return samples.note(checkpoint, base)
+
+
+class RoundingSamples:
+    """Stretches of the tensors of a model and its base, for a :func:`rounding_note`."""
+
+    def __init__(self) -> None:
+        self._changed: Shares = []
+        self._within_base: Shares = []
+        self._alike = True
+        self._known = True
+
+    def add(self, tensor: StoredTensor, base: StoredTensor) -> None:
+        """Look at a tensor and the same of the base."""
+        if tensor.dtype == base.dtype or not tensor.size:
+            return
+        self._alike = False
+        if not {tensor.dtype, base.dtype} <= FLOAT_FORMATS.keys():
+            self._known = False
+            return
+        self._changed += _changed(tensor, base)
+        self._within_base += _within_base(tensor, base)
+
+    def note(self, checkpoint: Checkpoint, base: Checkpoint) -> str | None:
+        """The note on all tensors that were looked at; None where differences show training."""
+        if self._alike:
+            return None
+        about = (
+            f"the base is {', '.join(base.dtypes)}, the checkpoint {', '.join(checkpoint.dtypes)}: "
+        )
+        if not self._known:
+            return f"{about}differences include rounding, which models of one base share"
+        changed = _mean(self._changed)
+        if changed is not None and changed < _FEW:
+            return (
+                f"{about}{changed:.1%} of the weights of trained tensors moved farther than "
+                f"rounding, and which ones depends on the base too: unrelated models of this base "
+                f"seem similar"
+            )
+        rounded = _mean(self._within_base)
+        if rounded is not None and rounded > _MOST:
+            return (
+                f"{about}{rounded:.0%} of the differences are within the rounding of such a base: "
+                f"give the base in the checkpoint's precision where there is one"
+            )
         return None
-    about = f"the base is {', '.join(base.dtypes)}, the checkpoint {', '.join(checkpoint.dtypes)}: "
-    if any(not {t.dtype, other.dtype} <= FLOAT_FORMATS.keys() for t, other in unlike):
-        return f"{about}differences include rounding, which models of one base share"
-    changed = _mean(_changed(tensor, other) for tensor, other in unlike)
-    if changed is not None and changed < _FEW:
-        return (
-            f"{about}{changed:.1%} of the weights of trained tensors moved farther than rounding, "
-            f"and which ones depends on the base too: unrelated models of this base seem similar"
-        )
-    rounded = _mean(_within_base(tensor, other) for tensor, other in unlike)
-    if rounded is not None and rounded > _MOST:
-        return (
-            f"{about}{rounded:.0%} of the differences are within the rounding of such a base: give "
-            f"the base in the checkpoint's precision where there is one"
-        )
-    return None
 
 
-def _changed(tensor: StoredTensor, base: StoredTensor) -> tuple[float, int] | None:
-    """The share of changed weights, and the tensor's size; None where none or no rounding is."""
+def _changed(tensor: StoredTensor, base: StoredTensor) -> Shares:
+    """The share of changed weights, and the tensor's size; none where none or no rounding is."""
     if not is_rounded(FLOAT_FORMATS[base.dtype], FLOAT_FORMATS[tensor.dtype]):
-        return None
+        return []
     values, before = _samples(tensor, base)
     share = float(np.count_nonzero(changes(values, before, tensor, base))) / values.size
-    return (share, tensor.size) if share else None
+    return [(share, tensor.size)] if share else []
 
 
-def _within_base(tensor: StoredTensor, base: StoredTensor) -> tuple[float, int] | None:
+def _within_base(tensor: StoredTensor, base: StoredTensor) -> Shares:
     """The share of differences that the rounding of the base explains, and the tensor's size."""
     if not is_rounded(FLOAT_FORMATS[tensor.dtype], FLOAT_FORMATS[base.dtype]):
-        return None
+        return []
     values, before = _samples(tensor, base)
     unlike = np.flatnonzero(values != before)
     beyond = np.count_nonzero(changes(before[unlike], values[unlike], base, tensor))
-    return (1 - float(beyond) / unlike.size, tensor.size) if unlike.size else None
+    return [(1 - float(beyond) / unlike.size, tensor.size)] if unlike.size else []
 
 
 def _samples(tensor: StoredTensor, base: StoredTensor) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -104,8 +135,7 @@ def _samples(tensor: StoredTensor, base: StoredTensor) -> tuple[npt.NDArray[Any]
     return tensor.part(begin, end), base.part(begin, end)
 
 
-def _mean(found: Iterator[tuple[float, int] | None]) -> float | None:
+def _mean(shares: Shares) -> float | None:
     """The mean of shares, weighted by sizes; None without any."""
-    known = [pair for pair in found if pair is not None]
-    total = sum(size for _, size in known)
-    return sum(share * size for share, size in known) / total if total else None
+    total = sum(size for _, size in shares)
+    return sum(share * size for share, size in shares) / total if total else None

@@ -7,11 +7,11 @@ Tensors whose values are computed, such as quantised ones, are subclasses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,12 @@ from modelkin.checkpoints.dtypes import BITS, decode
 from modelkin.checkpoints.header import bad_checkpoint
 from modelkin.core.quoting import quote
 
-__all__ = ["STRETCH_SIZE", "Bytes", "ComputedTensor", "StoredTensor"]
+__all__ = ["STRETCH_SIZE", "Bytes", "ComputedTensor", "OpenFile", "StoredTensor"]
 
 Bytes = npt.NDArray[np.uint8]
+
+OpenFile: TypeAlias = Callable[[Path], FileIO]
+"""Opens a file to read; another one than ``FileIO`` may first fetch what is read."""
 
 STRETCH_SIZE: Final = 1 << 18
 """Values read at a time: few enough for the conversions to stay in the cache."""
@@ -41,6 +44,11 @@ class StoredTensor:
     shape: tuple[int, ...]
     path: Path
     begin: int
+    open_file: OpenFile = field(default=FileIO, kw_only=True, compare=False, repr=False)
+
+    def opened_by(self, open_file: OpenFile) -> Self:
+        """This tensor, with its file opened by another function."""
+        return replace(self, open_file=open_file)
 
     @property
     def size(self) -> int:
@@ -63,7 +71,7 @@ class StoredTensor:
         """
         buffer = np.empty(STRETCH_SIZE * self.itemsize, np.uint8)
         left = self.size * self.itemsize
-        with FileIO(self.path) as file:
+        with self.open_file(self.path) as file:
             file.seek(self.begin)
             while left:
                 stretch = buffer[: min(left, buffer.size)]
@@ -102,7 +110,7 @@ class StoredTensor:
         whole = right - left == pitch or 1 < height * pitch <= _MOST_READ_WHOLE
         raw = np.empty((height, pitch if whole else right - left), np.uint8)
         at = self.begin + first * self.itemsize + rows.start * pitch + (0 if whole else left)
-        with FileIO(self.path) as file:
+        with self.open_file(self.path) as file:
             for piece in raw.reshape(1, -1) if whole else raw:
                 file.seek(at)
                 self._read(file, piece.data)
@@ -116,7 +124,7 @@ class StoredTensor:
             offset: the first element.
         """
         begin = self.begin + offset * self.itemsize
-        return StoredTensor(name, self.dtype, shape, self.path, begin)
+        return replace(self, name=name, shape=shape, begin=begin)
 
     def _read(self, file: FileIO, into: memoryview) -> None:
         """Fill ``into``; one read of the file may return less."""
@@ -163,6 +171,9 @@ class _Piece(ComputedTensor):
 
     whole: ComputedTensor
     offset: int
+
+    def opened_by(self, open_file: OpenFile) -> Self:
+        return replace(self, whole=self.whole.opened_by(open_file))
 
     @property
     def step(self) -> int:

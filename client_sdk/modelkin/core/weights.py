@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Weights", "WeightsDigest"]
+__all__ = ["TensorDigest", "Weights", "WeightsDigest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,29 @@ class Weights:
     dtypes: Mapping[str, int] = field(hash=False)
 
 
+class TensorDigest:
+    """The digest of one tensor, whose values come in stretches.
+
+    Args:
+        name: the tensor's name.
+        shape: the dimensions of the tensor.
+    """
+
+    def __init__(self, name: str, shape: Iterable[int]) -> None:
+        self.name = name
+        self._sha256 = hashlib.sha256(json.dumps([name, list(shape)]).encode() + b"\n")
+
+    def add(self, values: Iterable[npt.NDArray[Any]]) -> None:
+        """Add stretches of values, row by row; see :meth:`WeightsDigest.add`."""
+        for stretch in values:
+            with np.errstate(over="ignore"):
+                self._sha256.update(np.ascontiguousarray(stretch, "<f4").data)
+
+    def result(self) -> bytes:
+        """The digest of the values that were added."""
+        return self._sha256.digest()
+
+
 class WeightsDigest:
     """A digest of weights, tensor by tensor in any order.
 
@@ -59,16 +82,22 @@ class WeightsDigest:
             values: the tensor's values in stretches, row by row, each a vector of any float dtype;
                 float64 is rounded to float32, and smaller floats are widened.
         """
-        found = hashlib.sha256(json.dumps([name, list(shape)]).encode() + b"\n")
-        for stretch in values:
-            with np.errstate(over="ignore"):
-                found.update(np.ascontiguousarray(stretch, "<f4").data)
-        self._tensors[name] = found.digest()
+        digest = TensorDigest(name, shape)
+        digest.add(values)
+        self.take(digest)
+
+    def take(self, digest: TensorDigest) -> None:
+        """Add a tensor by its digest, all of whose values were added to that."""
+        self._tensors[digest.name] = digest.result()
 
     @property
     def tensors(self) -> dict[str, str]:
         """The digest of each tensor in hex, by name and sorted."""
         return {name: self._tensors[name].hex() for name in sorted(self._tensors)}
+
+    def restore(self, tensors: Mapping[str, str]) -> None:
+        """Add tensors by their digests, as :attr:`tensors` has them."""
+        self._tensors |= {name: bytes.fromhex(digest) for name, digest in tensors.items()}
 
     def result(self) -> str:
         """Return ``sha256:`` and the digest in hex."""

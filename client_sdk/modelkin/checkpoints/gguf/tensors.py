@@ -6,14 +6,20 @@ Blocks are read where the file has them, and become numbers a stretch at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.checkpoints.gguf.types import QuantType
-from modelkin.checkpoints.tensors import STRETCH_SIZE, Bytes, ComputedTensor, StoredTensor
+from modelkin.checkpoints.tensors import (
+    STRETCH_SIZE,
+    Bytes,
+    ComputedTensor,
+    OpenFile,
+    StoredTensor,
+)
 
 __all__ = ["MAX_TILE", "GgufTensor", "RowOrder"]
 
@@ -61,6 +67,9 @@ class GgufTensor(ComputedTensor):
     order: RowOrder | None = None
     shift: float = 0.0
     transposed: bool = False
+
+    def opened_by(self, open_file: OpenFile) -> Self:
+        return replace(self, blocks=self.blocks.opened_by(open_file))
 
     @property
     def step(self) -> int:

@@ -1,0 +1,274 @@
+"""``OnePass``: digests and selections of checkpoints whose values are read once.
+
+Tensors come in the order of their bytes. So a file that is fetched as it is read comes once, and
+all that is asked of a tensor is answered while its bytes are at hand. The results are those of
+``weights_digest`` and ``select_from_checkpoint``, bit for bit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.checkpoints.files import Checkpoint
+from modelkin.checkpoints.importance import magnitudes
+from modelkin.checkpoints.tensors import StoredTensor
+from modelkin.core.selection.largest import LargestEntries
+from modelkin.core.weights import TensorDigest, Weights, WeightsDigest
+from modelkin.errors import InvalidCheckpoint
+
+__all__ = ["OnePass", "described", "weights_of"]
+
+Counting = Callable[[int, int], None]
+"""A function of the values read so far, and of all."""
+AfterFile = Callable[[Path], None]
+"""A function of a file that has been read to its last tensor."""
+PART_SIZE: Final = 1 << 24
+"""Values of a tensor for which all is done before the next ones are read."""
+
+State = dict[str, npt.NDArray[Any]]
+Took = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Something that is done with a tensor while its bytes are at hand.
+
+    Attributes:
+        tensor: the tensor by whose place in a file the step is ordered.
+        offset: the first of its values that are read.
+        size: how many values are read.
+        run: does it, and calls a function with the number of values of each stretch.
+        of_base: whether a base that cannot be read ends it, and not the pass.
+    """
+
+    tensor: StoredTensor
+    offset: int
+    size: int
+    run: Callable[[Took], None]
+    of_base: bool = False
+
+    def place(self) -> tuple[Path, int, int]:
+        """The key that orders steps."""
+        return self.tensor.path, self.tensor.begin, self.offset
+
+
+@dataclass(slots=True)
+class OnePass:
+    """What is asked of checkpoints, and the one pass that answers it.
+
+    Ask first, then :meth:`read`; then what the questions returned has the answers.
+    """
+
+    _steps: list[_Step] = field(default_factory=list)
+    _digests: list[WeightsDigest] = field(default_factory=list)
+    _selections: list[LargestEntries] = field(default_factory=list)
+    _done: int = 0
+    base_error: InvalidCheckpoint | None = None
+    """Why nothing that was asked of a base has an answer; None where it has."""
+
+    def digest(self) -> WeightsDigest:
+        """Ask for a digest, of the tensors that :meth:`add_to` names."""
+        self._digests.append(WeightsDigest())
+        return self._digests[-1]
+
+    def add_to(
+        self,
+        digest: WeightsDigest,
+        name: str,
+        shape: Sequence[int],
+        pieces: Sequence[StoredTensor],
+        beside: StoredTensor | None = None,
+        of_base: bool = False,
+    ) -> None:
+        """Have a tensor of these pieces in a digest.
+
+        Args:
+            beside: the tensor that it is read beside; None for the first piece.
+            of_base: whether the pieces are those of a base.
+        """
+
+        whole = TensorDigest(name, shape)
+        parts = [part for piece in pieces for part in _parts(piece)]
+        for at, part in enumerate(parts):
+
+            def run(took: Took, part: StoredTensor = part, at: int = at) -> None:
+                whole.add(_counted(part, took))
+                if at + 1 == len(parts):
+                    digest.take(whole)
+
+            offset = sum(each.size for each in parts[:at])
+            place = pieces[0] if beside is None else beside
+            self._steps.append(_Step(place, offset, part.size, run, of_base))
+
+    def select(
+        self,
+        tensors: Sequence[StoredTensor],
+        base: Sequence[StoredTensor] | None,
+        most: int,
+    ) -> LargestEntries:
+        """Ask for the largest weights, or the largest differences from a base.
+
+        Args:
+            tensors: those of the model in the order of its parameters.
+            base: those of the base, in the same order; None for the weights.
+            most: the most indices that a support of them may have.
+        """
+        ends = list(accumulate((tensor.size for tensor in tensors), initial=0))
+        found = LargestEntries(ends[-1], most)
+        self._selections.append(found)
+        for at, tensor in enumerate(tensors):
+            others = None if base is None else _parts(base[at])
+            offset = 0
+            for number, part in enumerate(_parts(tensor)):
+                other = None if others is None else others[number]
+
+                def run(
+                    took: Took,
+                    part: StoredTensor = part,
+                    other: StoredTensor | None = other,
+                    begin: int = ends[at],
+                    offset: int = offset,
+                ) -> None:
+                    index = begin + offset
+                    for values in magnitudes(part, other, offset):
+                        found.add(index, values)
+                        index += values.size
+                        took(values.size)
+
+                self._steps.append(_Step(tensor, offset, part.size, run, base is not None))
+                offset += part.size
+        return found
+
+    def look(self, tensor: StoredTensor, look: Callable[[], None]) -> None:
+        """Have a function called while the bytes of a tensor and its base are at hand."""
+
+        def run(took: Took) -> None:
+            look()
+            took(0)
+
+        self._steps.append(_Step(tensor, 0, 0, run, of_base=True))
+
+    def read(self, count: Counting | None = None, after_file: AfterFile | None = None) -> None:
+        """Answer all that was asked.
+
+        Args:
+            count: is called as the values are read.
+            after_file: is called after the last tensor of each file; :meth:`state` may be stored.
+
+        Raises:
+            InvalidCheckpoint: a value is not finite, or a file ends early.
+            OSError: a file cannot be read.
+        """
+        steps = sorted(self._steps, key=_Step.place)
+        total = sum(step.size for step in steps)
+        read = sum(step.size for step in steps[: self._done])
+
+        def took(size: int) -> None:
+            nonlocal read
+            read += size
+            if count is not None:
+                count(read, total)
+
+        for at, step in enumerate(steps[self._done :], self._done):
+            self._run(step, took)
+            self._done = at + 1
+            last = self._done == len(steps) or steps[at + 1].tensor.path != step.tensor.path
+            if last and after_file is not None:
+                after_file(step.tensor.path)
+
+    def _run(self, step: _Step, took: Took) -> None:
+        if step.of_base and self.base_error is not None:
+            took(step.size)
+            return
+        try:
+            step.run(took)
+        except InvalidCheckpoint as error:
+            if not step.of_base:
+                raise
+            self.base_error = error
+
+    def state(self) -> State:
+        """All that :meth:`restore` needs to go on, in arrays that ``numpy.savez`` takes."""
+        digests = json.dumps([digest.tensors for digest in self._digests]).encode()
+        state: State = {
+            "done": np.array(self._done),
+            "digests": np.frombuffer(digests, np.uint8),
+        }
+        for at, selection in enumerate(self._selections):
+            state |= {f"{at}.{name}": array for name, array in selection.state().items()}
+        return state
+
+    def restore(self, state: State) -> None:
+        """Go on from the state of a pass of which the same was asked."""
+        self._done = int(state["done"])
+        for digest, tensors in zip(
+            self._digests, json.loads(state["digests"].tobytes()), strict=True
+        ):
+            digest.restore(tensors)
+        for at, selection in enumerate(self._selections):
+            prefix = f"{at}."
+            selection.restore(
+                {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
+            )
+
+
+def weights_of(checkpoint: Checkpoint, count: Counting | None = None) -> Weights:
+    """Describe the weights of a checkpoint: all its tensors of floats, also those left out.
+
+    An adapter's are its factors. The files are read once, in stretches.
+
+    Args:
+        checkpoint: the checkpoint, as it was opened.
+        count: is called with the values read so far and all of them.
+
+    Raises:
+        InvalidCheckpoint: a file ends early.
+        OSError: a file cannot be read.
+    """
+    one = OnePass()
+    digest = one.digest()
+    for tensor in checkpoint.stored:
+        one.add_to(digest, tensor.name, tensor.shape, [tensor])
+    one.read(count)
+    return described(checkpoint, digest)
+
+
+def described(checkpoint: Checkpoint, digest: WeightsDigest) -> Weights:
+    """The description of a checkpoint's weights with this digest of them."""
+    dtypes: Counter[str] = Counter()
+    for tensor in checkpoint.stored:
+        dtypes[tensor.dtype] += tensor.size
+    files = {tensor.path for tensor in checkpoint.stored}
+    return Weights(
+        digest=digest.result(),
+        tensors=digest.tensors,
+        files=len(files),
+        size=sum(file.stat().st_size for file in files),
+        dtypes=dict(dtypes.most_common()),
+    )
+
+
+def _parts(tensor: StoredTensor) -> list[StoredTensor]:
+    """The parts of a tensor that are read one after another."""
+    if tensor.size <= PART_SIZE:
+        return [tensor]
+    return [
+        tensor.piece(tensor.name, begin, (min(PART_SIZE, tensor.size - begin),))
+        for begin in range(0, tensor.size, PART_SIZE)
+    ]
+
+
+def _counted(tensor: StoredTensor, took: Took) -> Iterator[npt.NDArray[Any]]:
+    """Yield the values of a tensor, and say how many were taken."""
+    for stretch in tensor.stretches():
+        yield stretch
+        took(stretch.size)
