@@ -301,7 +301,7 @@ class Settings(DataPlaces, BaseSettings):
         "beside the database, or ./modelkin-data)",
     )
     max_checkpoint_bytes: int = Field(
-        64 << 30, ge=1 << 10, description="largest checkpoint that is downloaded from a hub"
+        256 << 30, ge=1 << 10, description="largest checkpoint that is read from a hub"
     )
     max_learngene_bytes: int = Field(
         0,

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final
 
 import httpx
 
-from app.hubs.clients.protocol import HubFile, Received
+from app.hubs.clients.protocol import HubFile, RangesIgnored, Received
 from app.infra.errors import HubProtocolError, HubUnavailable, StorageFull, Unavailable
 from modelkin.errors import PayloadTooLarge
 
-__all__ = ["Download", "writing"]
+__all__ = ["Download", "pieces_of_range", "writing"]
 
+_CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/(\*|[0-9]{1,19})")
 _NO_ROOM: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
@@ -109,6 +111,32 @@ class Download:
                 f"{self._file.path} has {size} bytes or more, and a checkpoint at most "
                 f"{self._max_bytes} (MODELKIN_MAX_CHECKPOINT_BYTES)"
             )
+
+
+def pieces_of_range(
+    response: httpx.Response, file: HubFile, begin: int, end: int, host: str
+) -> Iterator[bytes]:
+    """Yield the bytes ``begin`` up to ``end`` of a file from a response; never more.
+
+    Raises:
+        RangesIgnored: it is the whole file.
+        HubProtocolError: it is another range, of another file, or longer than it says.
+    """
+    if response.status_code != 206:
+        raise RangesIgnored(f"{host} sends whole files alone, not ranges of them")
+    found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    if found is None or found.group(1, 2) != (str(begin), str(end - 1)):
+        raise HubProtocolError(f"{host} sends another part of {file.path} than asked for")
+    if file.size is not None and found[3] not in {"*", str(file.size)}:
+        raise HubProtocolError(
+            f"{host} declares {file.size} bytes of {file.path}, and sends a part of {found[3]}"
+        )
+    left = end - begin
+    for piece in response.iter_raw():
+        left -= len(piece)
+        if left < 0:
+            raise HubProtocolError(f"{host} sends more of {file.path} than was asked for")
+        yield piece
 
 
 @contextmanager

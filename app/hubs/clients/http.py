@@ -20,9 +20,9 @@ from urllib.parse import urljoin, urlsplit
 import httpx
 
 from app.hubs.clients.answers import path_of, read_answer
-from app.hubs.clients.download import Download, writing
+from app.hubs.clients.download import Download, pieces_of_range, writing
 from app.hubs.clients.pauses import Pauses
-from app.hubs.clients.protocol import HubFile, Received
+from app.hubs.clients.protocol import HubFile, Received, Sink
 from app.infra.egress.client import Egress, EgressRefused
 from app.infra.egress.limits import Patience
 from app.infra.egress.waits import asked_wait
@@ -192,6 +192,33 @@ class HubHttpClient:
                 if len(begun) >= size:
                     break
         return bytes(begun[:size]), int(whole) if whole.isdecimal() else None
+
+    def part(self, url: str, file: HubFile, begin: int, end: int, into: Sink) -> None:
+        """Write part of the file at ``url`` to ``into``; see :meth:`Hub.part`."""
+        done = begin
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            before = done
+            try:
+                for piece in self._range(url, file, done, end):
+                    with writing(file):
+                        into.write(piece)
+                    done += len(piece)
+                if done < end:
+                    raise HubUnavailable(
+                        f"{self.host} sends {done - before} of {end - before} bytes of {file.path}"
+                    )
+                return
+            except HubUnavailable:
+                if attempt == MAX_ATTEMPTS or done == before:
+                    raise
+
+    def _range(self, url: str, file: HubFile, begin: int, end: int) -> Iterator[bytes]:
+        """The bytes of a range as they come."""
+        headers = {b"Range": f"bytes={begin}-{end - 1}".encode()}
+        with self._answer(self._absolute(url), headers) as response:
+            for piece in pieces_of_range(response, file, begin, end, self.host):
+                self._require_time()
+                yield piece
 
     def _whole(self, url: str, download: Download, target: BinaryIO) -> int:
         """Download a whole file; continue it after an interruption, a few times."""

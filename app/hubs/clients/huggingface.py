@@ -33,6 +33,7 @@ from app.hubs.clients.protocol import (
     HubModel,
     HubRevision,
     Received,
+    Sink,
     relation_of,
 )
 from app.hubs.clients.references import huggingface_reference
@@ -156,6 +157,9 @@ class HuggingFace:
         self, revision: HubRevision, file: HubFile, size: int
     ) -> tuple[bytes, int | None]:
         return self._transfer.beginning(_url(revision, file), size)
+
+    def part(self, revision: HubRevision, file: HubFile, begin: int, end: int, into: Sink) -> None:
+        self._transfer.part(_url(revision, file), file, begin, end, into)
 
     def knows_us(self) -> bool:
         if not self._transfer.authorized:

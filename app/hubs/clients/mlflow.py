@@ -35,7 +35,7 @@ from app.hubs.clients.mlflow_answers import (
     tags_of,
     to_model,
 )
-from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received, relation_of
+from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received, Sink, relation_of
 from app.hubs.clients.references import mlflow_reference
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin.core.foreign_json import Raw
@@ -123,6 +123,9 @@ class MLflow:
         self, revision: HubRevision, file: HubFile, size: int
     ) -> tuple[bytes, int | None]:
         return self._transfer.beginning(self._url(revision, file), size)
+
+    def part(self, revision: HubRevision, file: HubFile, begin: int, end: int, into: Sink) -> None:
+        self._transfer.part(self._url(revision, file), file, begin, end, into)
 
     def knows_us(self) -> bool:
         return True

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from app.infra.errors import HubProtocolError
 from modelkin.core.kinship.lineage import BASE_RELATIONS, BaseRelation
 
 __all__ = [
@@ -20,13 +21,26 @@ __all__ = [
     "HubModel",
     "HubRevision",
     "HubSource",
+    "RangesIgnored",
     "Received",
+    "Sink",
     "relation_of",
     "tags_digest",
 ]
 
 Received = Callable[[int], None]
 """A function of the bytes received, called again and again; an error ends the download."""
+
+
+class Sink(Protocol):
+    """Takes bytes one after another, as a file does."""
+
+    def write(self, data: bytes, /) -> object:
+        """Append bytes."""
+
+
+class RangesIgnored(HubProtocolError):
+    """The hub answers a request for a range with the whole file; its caller downloads that."""
 
 
 class HubSource(Protocol):
@@ -187,6 +201,14 @@ class Hub(Protocol):
         The size is None if the hub does not state it.
 
         Raises:
+            HubNotFound, HubForbidden, HubProtocolError: see :meth:`download`.
+        """
+
+    def part(self, revision: HubRevision, file: HubFile, begin: int, end: int, into: Sink) -> None:
+        """Write the bytes ``begin`` up to ``end`` of a file to ``into``, from where that stands.
+
+        Raises:
+            RangesIgnored: the hub sends whole files alone; nothing is written.
             HubNotFound, HubForbidden, HubProtocolError: see :meth:`download`.
         """
 

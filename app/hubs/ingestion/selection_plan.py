@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from app.hubs.ingestion.bases import Base
-from app.hubs.ingestion.files.checkpoint_fetcher import Counter, revision_label
+from app.hubs.ingestion.files.checkpoint_fetcher import Counter
 from app.infra.db.database import Reader
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.support_sizes import SupportSizeService
@@ -20,7 +19,6 @@ from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.streaming import Floats
 from modelkin.core.support import Support
 from modelkin.errors import (
-    InvalidImportance,
     InvalidParameter,
 )
 
@@ -42,10 +40,9 @@ class PlannedSize:
     rule: SelectionRule
     usual: int | None = None
 
-    def rule_for(self, share: float) -> SelectionRule:
-        """The rule for a checkpoint that has a share of the parameters: so much of K."""
-        k = max(1, round(share * self.rule.k))
-        return self.rule if share == 1 else SelectionRule(k, Fraction(1))
+    def k_for(self, share: float) -> int:
+        """The K of a checkpoint that has a share of the parameters: so much of the whole K."""
+        return max(1, round(share * self.rule.k))
 
     @property
     def note(self) -> str | None:
@@ -115,43 +112,25 @@ def _default_k(num_parameters: int, fraction: float | None) -> int:
     return SelectionRule.default(num_parameters, fraction).k
 
 
-def select(
-    model: Checkpoint,
-    base: Checkpoint | None,
-    about: Base,
-    rule: SelectionRule,
-    count: Counter,
-    base_digest: str | None,
-) -> Support:
-    """Select the support of a checkpoint's weights, or of its difference from a base.
+def select(adapter: Checkpoint, rule: SelectionRule, count: Counter) -> Support:
+    """Select the support of the differences that an adapter makes.
 
     Args:
-        model: the checkpoint, with the tensors of its space, in their order.
-        base: the same tensors of the base; None for the weights.
-        about: the base as the source names it, for the error that no weight differs from it.
+        adapter: the adapter, with the tensors of its space, in their order.
         rule: the rule for K.
-        count: a function of the number of parameters read, and of the most there may be.
-        base_digest: the digest of the base's weights.
+        count: a function of the number of values read, and of the most there may be.
 
     Raises:
-        InvalidCheckpoint: a weight is not finite.
-        InvalidImportance: the model equals its base, or all its weights are zero.
+        InvalidCheckpoint: a factor is not finite.
+        InvalidImportance: it changes nothing.
     """
-    of = 1 if base is None else 2
-    done, total = 0, _PASSES * model.num_parameters * of
+    done, total = 0, _PASSES * adapter.num_parameters
 
     def watch(chunks: Iterable[Floats]) -> Iterator[Floats]:
         nonlocal done
         for chunk in chunks:
             yield chunk
-            done += chunk.size * of
+            done += chunk.size
             count(min(done, total), total)
 
-    try:
-        return select_from_checkpoint(model, base, rule, watch, base_digest)
-    except InvalidImportance:
-        if base is None or about.revision is None:
-            raise
-        name = revision_label(about.revision)
-        more = "" if model.dtypes.keys() == base.dtypes.keys() else " by more than rounding"
-        raise InvalidImportance(f"no weight differs from its base {name}{more}") from None
+    return select_from_checkpoint(adapter, None, rule, watch)

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher, Counter, revision_label
+from app.hubs.clients.protocol import HubRevision
+from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher, revision_label
+from app.hubs.ingestion.reading import Reading
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import PlannedSize, Sizes, select
 from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget
@@ -20,12 +22,13 @@ from app.hubs.ingestion.stored_models import require_free
 from app.hubs.ingestion.tables import tables_of_two_values
 from app.hubs.records import ImportanceName
 from app.infra.db.database import Database, Reader
-from modelkin.checkpoints import Adapter, Checkpoint, rounding_note, weights_digest
+from modelkin.checkpoints import Adapter, Checkpoint, select_from_checkpoint, weights_of
 from modelkin.core.adapters import DEFAULT_FRACTION as ADAPTER_FRACTION
 from modelkin.core.importance import MAX_BASE_LENGTH, MAX_NOTE_LENGTH, Importance
-from modelkin.core.layout import Layout
 from modelkin.core.matching.correspondence import correspond
+from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.support import Support
+from modelkin.core.weights import Weights
 from modelkin.errors import InvalidCheckpoint, InvalidImportance
 
 __all__ = ["Selection", "SupportSelector"]
@@ -44,12 +47,14 @@ class Selection:
         models: the support of the weights, that of the difference from the base, or both in this
             order.
         reason: the reason why there is no difference from a base; None if there is one.
+        weights: the digests of all weights of the checkpoint.
         rounding: a note for a difference that is mostly rounding; None for others.
         notes: remarks on their sizes, and on names of tensors.
     """
 
     models: tuple[SelectedModel, ...]
     reason: str | None
+    weights: Weights
     rounding: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -66,6 +71,22 @@ class _Part:
     def own_k(self) -> int | None:
         """The K that a new space fixes, so that clients select as many as this service."""
         return None if self.size.usual is None else self.size.rule.k
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The supports of a checkpoint before their spaces are made.
+
+    Attributes:
+        main: the space of the layout.
+        supports: the supports, each with its part.
+    """
+
+    main: SpaceTarget
+    supports: list[tuple[_Part, Support]]
+    reason: str | None
+    weights: Weights
+    rounding: str | None = None
 
 
 class SupportSelector:
@@ -112,6 +133,7 @@ class SupportSelector:
         checkpoint: Checkpoint,
         base: Checkpoint | None,
         made: IngestResult,
+        fetching: CheckpointFetcher,
         count: Counting,
         tables: tuple[str, ...] = (),
     ) -> Selection:
@@ -122,6 +144,7 @@ class SupportSelector:
             base: the checkpoint of its base, with the same tensors; None for the weights alone and
                 adapters.
             made: the findings about the model.
+            fetching: fetches files as they are read.
             count: a function that is called as the checkpoint is read.
             tables: the tables that the checkpoint is without.
 
@@ -134,37 +157,37 @@ class SupportSelector:
         """
         while True:
             if isinstance(checkpoint, Adapter):
-                main, parts = self._plan_adapter(checkpoint, made)
+                chosen = self._choose_adapter(checkpoint, made, count)
             else:
-                main, parts = self._plan(checkpoint, base, made, count, tables)
-            chosen, reason = _select_supports(checkpoint, base, made, parts, count)
+                chosen = self._choose(checkpoint, base, made, fetching, count, tables)
             models = []
-            for part, support in chosen:
+            for part, support in chosen.supports:
                 placed = self._resolver.make(
-                    made.source.tenant, part.target, part.importance, main, part.own_k
+                    made.source.tenant, part.target, part.importance, chosen.main, part.own_k
                 )
                 if placed is None:
                     break  # another job has made it: its layout, its order and its K count
                 models.append(SelectedModel(_importance_name(part), placed, support))
             else:
-                differs = base is not None and any(one.importance == "delta" for one in models)
-                rounding = rounding_note(checkpoint, base) if base is not None and differs else None
-                sizes = [part.size.note for part, _ in chosen if part.size.note is not None]
-                names = correspond(checkpoint.layout, main.layout).note
+                sizes = [part.size.note for part, _ in chosen.supports if part.size.note]
+                names = correspond(checkpoint.layout, chosen.main.layout).note
                 left_out = _table_notes(tables)
                 notes = dict.fromkeys([*left_out, *([] if names is None else [names]), *sizes])
-                return Selection(tuple(models), reason, rounding, tuple(notes))
+                return Selection(
+                    tuple(models), chosen.reason, chosen.weights, chosen.rounding, tuple(notes)
+                )
 
-    def _plan(
+    def _choose(
         self,
         checkpoint: Checkpoint,
         base: Checkpoint | None,
         made: IngestResult,
+        fetching: CheckpointFetcher,
         count: Counting,
         tables: tuple[str, ...],
-    ) -> tuple[SpaceTarget, list[_Part]]:
-        """The space of the layout, and the supports to be selected."""
-        source, parts = made.source, []
+    ) -> _Chosen:
+        """Read a model of weights, and its base, once, and select the supports."""
+        source, weight = made.source, None
         exclude = (*source.exclude, *map(glob.escape, tables))
         with self._database.reading() as session:
             main = self._resolver.find(
@@ -174,18 +197,70 @@ class SupportSelector:
                 main = replace(main, layout=base.layout)  # its children have it in common
             if source.importance != "delta":
                 main.require(_WEIGHT)
-                parts.append(self._part(session, made, _WEIGHT, main, main))
+                weight = self._part(session, made, _WEIGHT, main, main)
+            usual = self._sister_size(session, main)
+        reading = Reading(checkpoint, main.layout, fetching.ranged)
+        if weight is not None:
+            reading.ask_weights(weight.size.k_for)
         if base is not None:
-            count(0, 0, "reading its base")
-            difference = _difference_importance(base, main.layout, made)
-            with self._database.reading() as session:
-                sister = self._resolver.find_sister(session, source.tenant, main, difference)
-                parts.append(self._part(session, made, difference, sister, main))
-        return main, parts
+            reading.ask_differences(base, usual.k_for)
+        resumption = fetching.resumption(made.recipe, made.difference_recipe, main.layout.digest)
+        reading.read(partial(_count_stage, count, "reading"), resumption)
+        supports, reason = [], made.base.reason
+        if weight is not None:
+            supports.append((weight, reading.weights_support()))
+        if base is not None:
+            try:
+                supports.append(self._difference(checkpoint, base, made, main, reading))
+            except (InvalidImportance, InvalidCheckpoint) as error:
+                if made.base.required:
+                    raise
+                reason = str(error)  # the base is at fault: the weights were read
+        resumption.forget()
+        differs = any(_importance_name(part) == "delta" for part, _ in supports)
+        note = reading.rounding_note if differs else None
+        return _Chosen(main, supports, reason, reading.weights, note)
 
-    def _plan_adapter(
-        self, adapter: Adapter, made: IngestResult
-    ) -> tuple[SpaceTarget, list[_Part]]:
+    def _difference(
+        self,
+        checkpoint: Checkpoint,
+        base: Checkpoint,
+        made: IngestResult,
+        main: SpaceTarget,
+        reading: Reading,
+    ) -> tuple[_Part, Support]:
+        """The support of the difference from a base, and the sister space that it is for."""
+        assert made.base.revision is not None
+        if reading.base_error is not None:
+            raise reading.base_error
+        importance = _difference_importance(reading.base_digest, made.base.revision)
+        with self._database.reading() as session:
+            sister = self._resolver.find_sister(session, made.source.tenant, main, importance)
+            part = self._part(session, made, importance, sister, main)
+        try:
+            support = reading.difference_support(part.size.k_for)
+            if support is None:  # that space wants more than is usual: read once more
+                model, others = checkpoint.fitted(main.layout).beside(base)
+                k = part.size.k_for(model.num_parameters / main.layout.num_parameters)
+                rule = SelectionRule(k, None)
+                support = select_from_checkpoint(model, others, rule, None, reading.base_digest)
+                support = support.reordered(main.layout)
+        except InvalidImportance:
+            label = revision_label(made.base.revision)
+            alike = checkpoint.dtypes.keys() == base.dtypes.keys()
+            more = "" if alike else " by more than rounding"
+            raise InvalidImportance(f"no weight differs from its base {label}{more}") from None
+        return part, support
+
+    def _choose_adapter(self, adapter: Adapter, made: IngestResult, count: Counting) -> _Chosen:
+        """Select the support of an adapter."""
+        main, part = self._plan_adapter(adapter, made)
+        model = adapter.in_order(main.layout)
+        support = select(model, part.size.rule, partial(_count_stage, count, "selecting by delta"))
+        support = support.reordered(main.layout)
+        return _Chosen(main, [(part, support)], made.base.reason, weights_of(adapter))
+
+    def _plan_adapter(self, adapter: Adapter, made: IngestResult) -> tuple[SpaceTarget, _Part]:
         """The space of adapters of the same base and targets, and the support to be selected."""
         source, base = made.source, made.base.name
         of = f"adapters of {base}" if base else "adapters of an unknown base"
@@ -197,7 +272,12 @@ class SupportSelector:
             )
             target.require(importance)
             part = self._part(session, made, importance, target, target, fraction=ADAPTER_FRACTION)
-        return target, [part]
+        return target, part
+
+    def _sister_size(self, session: Reader, main: SpaceTarget) -> PlannedSize:
+        """The usual size of differences beside a space, before their own space is known."""
+        fixed = None if main.space is None else main.space.support_size.k
+        return self._sizes.rule(session, None, main.layout.num_parameters, fixed=fixed)
 
     def _part(
         self,
@@ -216,45 +296,6 @@ class SupportSelector:
         return _Part(importance, target, planned)
 
 
-def _select_supports(
-    checkpoint: Checkpoint,
-    base: Checkpoint | None,
-    made: IngestResult,
-    parts: list[_Part],
-    count: Counting,
-) -> tuple[list[tuple[_Part, Support]], str | None]:
-    """The supports, and why there is no difference from the base."""
-    chosen: list[tuple[_Part, Support]] = []
-    reason = made.base.reason
-    for part in parts:
-        layout, name = part.target.layout, _importance_name(part)
-        other = base if name == "delta" else None
-        counting: Counter = partial(_count_stage, count, f"selecting by {name}")
-        try:
-            model, paired = _pair(checkpoint, other, layout)
-            digest = part.importance.base_digest
-            rule = part.size.rule_for(model.num_parameters / layout.num_parameters)
-            support = select(model, paired, made.base, rule, counting, digest)
-            support = support.reordered(layout)  # the same indices, by the names of the space
-        except (InvalidImportance, InvalidCheckpoint) as error:
-            if other is None or made.base.required:
-                raise
-            reason = str(error)  # the base is at fault: the weights were read before
-        else:
-            chosen.append((part, support))
-    return chosen, reason
-
-
-def _pair(
-    checkpoint: Checkpoint, base: Checkpoint | None, layout: Layout
-) -> tuple[Checkpoint, Checkpoint | None]:
-    """What a checkpoint and its base have of a layout, in its order."""
-    if isinstance(checkpoint, Adapter):
-        return checkpoint.in_order(layout), base
-    model = checkpoint.fitted(layout)
-    return (model, None) if base is None else model.beside(base)
-
-
 def _count_stage(count: Counting, stage: str, done: int, total: int) -> None:
     count(done, total, stage)
 
@@ -263,12 +304,10 @@ def _importance_name(part: _Part) -> ImportanceName:
     return "delta" if part.importance.kind == "delta" else "weight"
 
 
-def _difference_importance(base: Checkpoint, layout: Layout, made: IngestResult) -> Importance:
-    """The importance of differences from a base."""
-    assert made.base.revision is not None
-    digest = weights_digest(base, correspond(base.layout, layout).common)
-    name = f"{made.base.revision.model_name}@{digest}"
-    note = f"differences from {revision_label(made.base.revision)}"[:MAX_NOTE_LENGTH]
+def _difference_importance(digest: str, base: HubRevision) -> Importance:
+    """The importance of differences from a base of this digest."""
+    name = f"{base.model_name}@{digest}"
+    note = f"differences from {revision_label(base)}"[:MAX_NOTE_LENGTH]
     return Importance("delta", name if len(name) <= MAX_BASE_LENGTH else digest, note)
 
 

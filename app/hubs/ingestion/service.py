@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
 
-from app.hubs.clients.protocol import Hub, HubRevision
+from app.hubs.clients.protocol import Hub, HubRevision, RangesIgnored
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
 from app.hubs.ingestion.base_names import BaseNames
@@ -48,8 +48,7 @@ from app.models.catalog.writer import ModelWriter
 from app.models.weights.service import WeightsService
 from app.tenancy.quotas.service import QuotaService
 from modelkin._validation import check_model_name
-from modelkin.checkpoints import Adapter, Checkpoint, weights_of
-from modelkin.core.weights import Weights
+from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.errors import (
     InvalidCheckpoint,
     InvalidImportance,
@@ -235,10 +234,15 @@ class IngestionService:
         with self._database.reading() as session:  # before a download that would be in vain
             new = 0 if known else 1
             self._quotas.require_allowance(session, made.source.tenant.id, models=new)
-        return self._make(finder, made, progress)
+        try:
+            return self._make(finder, made, progress)
+        except RangesIgnored:
+            return self._make(finder, made, progress, whole=True)
 
-    def _make(self, finder: BaseFinder, made: IngestResult, progress: Progress) -> SyncedModel:
-        """Download the checkpoint, select the supports, and prepare the write that ends the job."""
+    def _make(
+        self, finder: BaseFinder, made: IngestResult, progress: Progress, *, whole: bool = False
+    ) -> SyncedModel:
+        """Read the checkpoint, select the supports, and prepare the write that ends the job."""
 
         def downloaded(what: str, done: int, total: int) -> None:
             progress(done // _MIB, total // _MIB, f"downloading {what}, MiB")
@@ -251,16 +255,17 @@ class IngestionService:
                 self._hubs.limits.checkpoint_bytes,
                 partial(downloaded, what),
                 exclude=self._selector.exclude(made),
+                whole=whole,
             )
             checkpoint = fetching.fetch(made.revision, "model")
-            made = replace(made, weights=_weights(checkpoint, progress))
             checkpoint, tables = self._selector.without_tables(fetching, checkpoint, made)
             fetching.on_progress = partial(downloaded, "its base")
             if isinstance(checkpoint, Adapter):
                 made, base = with_targets(finder, fetching, made, checkpoint), None
             else:
                 made, base = _with_base(fetching, made, checkpoint)
-            selection = self._selector.select(checkpoint, base, made, progress, tables)
+            selection = self._selector.select(checkpoint, base, made, fetching, progress, tables)
+        made = replace(made, weights=selection.weights)
         progress(0, 0, "storing")
         rounding = [] if selection.rounding is None else [selection.rounding]
         notes = (
@@ -363,11 +368,6 @@ def _with_base(
         return replace(made, base=replace(made.base, reason=str(error))), None
     except LACKING as error:
         return replace(made, base=made.base.without(error, revision.name, made.revision)), None
-
-
-def _weights(checkpoint: Checkpoint, progress: Progress) -> Weights:
-    """The digests of all weights of a checkpoint, in one pass over it."""
-    return weights_of(checkpoint, lambda done, total: progress(done, total, "reading its weights"))
 
 
 def _notes(made: IngestResult, reason: str | None, checkpoint: Checkpoint) -> list[str]:

@@ -13,6 +13,8 @@ from app.hubs.clients.download import writing
 from app.hubs.clients.protocol import Hub, HubFile, HubRevision
 from app.hubs.ingestion.files.checkpoint_files import choose
 from app.hubs.ingestion.files.downloads import DownloadDir
+from app.hubs.ingestion.files.ranged_files import RangedFiles
+from app.hubs.ingestion.files.resumption import Resumption
 from app.models.spaces.stored_layouts import MAX_DIMENSIONS, MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
 from modelkin.checkpoints import Adapter, Checkpoint, CheckpointLimits, open_checkpoint
 from modelkin.checkpoints.gguf import GGUF_SUFFIX, MAX_HEADER_BYTES, holds_header
@@ -96,6 +98,8 @@ class CheckpointFetcher:
         max_bytes: the largest size of one checkpoint.
         on_progress: a function that is called as bytes arrive.
         exclude: patterns of the tensors that are left out.
+        whole: whether to download files whole, whatever their size.
+        ranged: the files that are fetched as they are read.
     """
 
     hub: Hub
@@ -103,12 +107,19 @@ class CheckpointFetcher:
     max_bytes: int
     on_progress: Counter
     exclude: Sequence[str] = ()
+    whole: bool = False
+    ranged: RangedFiles = field(init=False)
     _done: int = field(default=0, init=False)
     _total: int = field(default=0, init=False)
     _checked: int = field(default=0, init=False)
 
+    def __post_init__(self) -> None:
+        self.ranged = RangedFiles(self.hub, self._block_fetched)
+
     def fetch(self, revision: HubRevision, name: str) -> Checkpoint:
-        """Download the checkpoint of a revision into a folder of this name, and open it.
+        """Open the checkpoint of a revision, in a folder of this name.
+
+        It is downloaded first, or fetched as it is read where it has more than a window.
 
         Raises:
             InvalidCheckpoint: the revision holds no checkpoint that can be compared.
@@ -116,7 +127,7 @@ class CheckpointFetcher:
             StorageFull: the disk cannot hold it.
             HubNotFound, HubForbidden, HubUnavailable, HubProtocolError: the hub refuses it.
         """
-        return self._open(revision, name, self._download)
+        return self._open(revision, name, self._get)
 
     def outline(self, revision: HubRevision, name: str) -> Checkpoint:
         """Open the checkpoint from its headers alone: tensor names and shapes, holes for weights.
@@ -124,6 +135,13 @@ class CheckpointFetcher:
         Raises: as :meth:`fetch`.
         """
         return self._open(revision, name, self._outline)
+
+    def resumption(self, *facts: str | None) -> Resumption:
+        """What a killed sync of the same facts has read; nothing where files are downloaded."""
+        if not self.ranged:
+            return Resumption(None)
+        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+        return Resumption(self.directory.beside(f"{key[:32]}.npz"))
 
     def _open(self, revision: HubRevision, name: str, get: _Get) -> Checkpoint:
         where = revision_label(revision)
@@ -142,7 +160,9 @@ class CheckpointFetcher:
             else:
                 get(revision, chosen.shards or [chosen.first], folder, where)
             opened = folder if chosen.shards else first
-            checkpoint = open_checkpoint(opened, self.exclude, LIMITS, unmatched_ok=True)
+            checkpoint = open_checkpoint(
+                opened, self.exclude, LIMITS, unmatched_ok=True, open_file=self.ranged.open
+            )
             remarks = (*chosen.choice.notes, *checkpoint.remarks)
             checkpoint = replace(checkpoint, remarks=tuple(dict.fromkeys(remarks)))
             if isinstance(checkpoint, Adapter):
@@ -153,6 +173,26 @@ class CheckpointFetcher:
                 message if message.startswith(where) else f"{where}: {message}"
             ) from None
         return checkpoint
+
+    def _get(
+        self, revision: HubRevision, files: Sequence[HubFile], folder: Path, where: str
+    ) -> None:
+        """Download files, or make sparse ones that are fetched as they are read."""
+        sizes = [file.size for file in files]
+        known = [size for size in sizes if size is not None]
+        if self.whole or len(known) < len(sizes) or sum(known) <= self.ranged.window:
+            self._download(revision, files, folder, where)
+            return
+        self._require_small(sum(known), where)
+        self.directory.reserve(self.ranged.window)
+        self._outline(revision, files, folder, where)
+        for file, size in zip(files, known, strict=True):
+            self.ranged.add(folder / PurePosixPath(file.path).name, revision, file, size)
+
+    def _block_fetched(self, size: int) -> None:
+        self._done += size
+        self.on_progress(self._done, self._total)
+        self.directory.watch()
 
     def _download(
         self, revision: HubRevision, files: Sequence[HubFile], folder: Path, where: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ __all__ = ["Downloads", "DownloadDir"]
 
 _LOCK: Final = ".lock"
 _POLL_INTERVAL_S: Final = 0.01
+_KEPT_S: Final = 2 * 24 * 3600.0
+"""Seconds for which a sync that was killed may go on."""
 _MIN_FREE_BYTES: Final = 256 << 20
 """Bytes of the disk that are left to other programs."""
 
@@ -48,6 +51,10 @@ class DownloadDir:
         except OSError as error:
             raise _unwritable(folder, error) from error
         return folder
+
+    def beside(self, name: str) -> Path:
+        """A file that outlasts this folder, until a sweep finds it old."""
+        return self.path.parent / name
 
     def reserve(self, size: int) -> None:
         """Reserve ``size`` more bytes of the disk, beside those promised to others, or refuse.
@@ -128,7 +135,7 @@ class Downloads:
             lock.release()
 
     def sweep(self) -> int:
-        """Remove the folders of processes that died; return their number."""
+        """Remove the folders of processes that died, and old files; return how many folders."""
         swept = 0
         if not self._root.is_dir():
             return swept
@@ -137,9 +144,16 @@ class Downloads:
                 if folder.is_dir() and _is_free(folder):
                     shutil.rmtree(folder, ignore_errors=True)
                     swept += 1
+                elif folder.is_file() and folder.name != _LOCK and _is_old(folder):
+                    folder.unlink()
         if swept:
             log.info("removed %d unfinished downloads", swept)
         return swept
+
+
+def _is_old(path: Path) -> bool:
+    """Whether no sync has kept anything in a file for long."""
+    return time.time() - path.stat().st_mtime > _KEPT_S
 
 
 def _promised_bytes(folder: Path) -> int:

@@ -181,10 +181,14 @@ def test_a_checkpoint_beyond_the_limit(hub: Hub, tmp_path: Path) -> None:
     assert ("failed", "payload_too_large", []) == (state, code, hub.downloads)
 
 
-def test_a_disk_that_is_too_small(hub: Hub, tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [len(GOOD), 1 << 60], ids=["whole", "window"])
+def test_a_disk_that_is_too_small(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     """What the disk does not hold is not begun: there may be room later."""
+    monkeypatch.setattr("app.hubs.ingestion.files.downloads._MIN_FREE_BYTES", 1 << 60)
     hub.push("org/a", {"model.safetensors": GOOD})
-    hub.sizes["model.safetensors"] = 1 << 60
+    hub.sizes["model.safetensors"] = size
     with open_hub_app(tmp_path, max_checkpoint_bytes=1 << 61) as app:
         state, code, _ = refused(app, hub.url)
     assert ("queued", "storage_full", []) == (state, code, hub.downloads)

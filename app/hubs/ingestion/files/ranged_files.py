@@ -1,0 +1,178 @@
+"""``RangedFiles``: files of a hub that are read by ranges, a window of which is on the disk.
+
+A file is sparse: its blocks are fetched when they are read, and given back to the disk when the
+window is full. What reads it sees an ordinary file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+from typing import Any, Final
+
+from app.hubs.clients.download import writing
+from app.hubs.clients.protocol import Hub, HubFile, HubRevision
+from app.infra.errors import HubProtocolError
+from app.infra.storage.holes import punch
+
+__all__ = ["BLOCK_BYTES", "LOOK_BYTES", "WINDOW_BYTES", "RangedFiles"]
+
+BLOCK_BYTES: Final = 32 << 20
+"""Bytes of a request."""
+WINDOW_BYTES: Final = 1 << 30
+"""Bytes that are on the disk at a time."""
+
+LOOK_BYTES: Final = 256 << 10
+"""The most bytes of a read that may come alone."""
+
+Fetched = Callable[[int], None]
+"""A function of the bytes of a block that has arrived; an error ends the reading."""
+
+
+@dataclass(slots=True)
+class _RangedFile:
+    """A file of a hub, and what of it was fetched.
+
+    Attributes:
+        digest: of the blocks up to ``digested``, which were fetched one after another.
+    """
+
+    path: Path
+    revision: HubRevision
+    file: HubFile
+    size: int
+    digest: Any = field(default_factory=hashlib.sha256)
+    digested: int = 0
+
+
+class RangedFiles:
+    """Opens sparse files whose blocks come from a hub as they are read.
+
+    Args:
+        hub: the hub to fetch from.
+        fetched: is called with the size of each block.
+        block: bytes of a request.
+        window: bytes that are on the disk at a time.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        fetched: Fetched,
+        block: int | None = None,
+        window: int | None = None,
+    ) -> None:
+        self._hub = hub
+        self._fetched = fetched
+        self.window = WINDOW_BYTES if window is None else window
+        self._block = BLOCK_BYTES if block is None else block
+        self._most = max(2, self.window // self._block)
+        self._files: dict[Path, _RangedFile] = {}
+        self._blocks: OrderedDict[tuple[Path, int], None] = OrderedDict()
+        self._looked: set[tuple[Path, int]] = set()
+
+    def __bool__(self) -> bool:
+        """Whether a file was added."""
+        return bool(self._files)
+
+    def add(self, path: Path, revision: HubRevision, file: HubFile, size: int) -> None:
+        """Read this file by ranges: ``path`` is a sparse file of its size."""
+        self._files[path] = _RangedFile(path, revision, file, size)
+
+    def open(self, path: Path) -> FileIO:
+        """Open a file; one that was not added is read as it is."""
+        ranged = self._files.get(path)
+        return FileIO(path) if ranged is None else _Filled(ranged, self)
+
+    def require(self, ranged: _RangedFile, begin: int, end: int) -> None:
+        """Fetch the blocks of a range that are not on the disk.
+
+        The first few bytes that are read of a block come alone: a look into a tensor costs no
+        block.
+
+        Raises:
+            RangesIgnored: the hub sends whole files alone.
+            HubUnavailable, HubProtocolError, HubForbidden, HubNotFound, StorageFull: see
+                :meth:`app.hubs.clients.protocol.Hub.part`.
+        """
+        end = min(end, ranged.size)
+        for at in range(begin // self._block, -(-end // self._block)):
+            key = ranged.path, at
+            if key in self._blocks:
+                self._blocks.move_to_end(key)
+                continue
+            if end - begin <= LOOK_BYTES and key not in self._looked:
+                self._looked.add(key)
+                self._fetch(ranged, begin, end)
+                return
+            self._fetch_block(ranged, at)
+            if len(self._blocks) > self._most:
+                self._give_back(*next(iter(self._blocks)))
+
+    def finish(
+        self, paths: Iterable[Path] | None = None, *, others_than: Collection[Path] = ()
+    ) -> None:
+        """Compare files with the digests that the hub declares, and fetch what that takes.
+
+        Blocks that were read in order were digested as they came. The others are fetched again.
+
+        Args:
+            paths: the files; None for all, but for ``others_than``.
+
+        Raises:
+            HubProtocolError: the bytes do not have the declared digest.
+        """
+        wanted = self._files.keys() - set(others_than) if paths is None else set(paths)
+        for ranged in [each for path, each in self._files.items() if path in wanted]:
+            if ranged.file.sha256 is None:
+                continue
+            while ranged.digested * self._block < ranged.size:
+                at = ranged.digested
+                self._fetch_block(ranged, at)
+                self._give_back(ranged.path, at)
+            found = ranged.digest.hexdigest()
+            if found != ranged.file.sha256:
+                raise HubProtocolError(
+                    f"the hub declares {ranged.file.path} with the SHA-256 {ranged.file.sha256}, "
+                    f"what it sends has {found}"
+                )
+
+    def _fetch_block(self, ranged: _RangedFile, at: int) -> None:
+        """Fetch a block, and digest all blocks that follow the digested ones on the disk."""
+        begin = at * self._block
+        self._fetch(ranged, begin, min(begin + self._block, ranged.size))
+        self._blocks[ranged.path, at] = None
+        while (ranged.path, ranged.digested) in self._blocks:
+            with ranged.path.open("rb", buffering=0) as file:
+                file.seek(ranged.digested * self._block)
+                ranged.digest.update(file.read(self._block))
+            ranged.digested += 1
+
+    def _fetch(self, ranged: _RangedFile, begin: int, end: int) -> None:
+        with writing(ranged.file), ranged.path.open("r+b") as target:
+            target.seek(begin)
+            self._hub.part(ranged.revision, ranged.file, begin, end, target)
+        self._fetched(end - begin)
+
+    def _give_back(self, path: Path, at: int) -> None:
+        self._blocks.pop((path, at), None)
+        with path.open("r+b") as file:
+            punch(file.fileno(), at * self._block, (at + 1) * self._block)
+
+
+class _Filled(FileIO):
+    """A sparse file whose blocks are fetched before they are read."""
+
+    def __init__(self, ranged: _RangedFile, files: RangedFiles) -> None:
+        super().__init__(ranged.path)
+        self._ranged = ranged
+        self._files = files
+
+    def readinto(self, buffer: Any, /) -> int:
+        begin = self.tell()
+        self._files.require(self._ranged, begin, begin + memoryview(buffer).nbytes)
+        return super().readinto(buffer)

@@ -1,0 +1,144 @@
+"""Syncs of checkpoints beyond the window: equal results, little disk, no lost work."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.hubs.ingestion.files import ranged_files
+from app.settings import Settings
+from tests.support.app.harness import AppHarness
+from tests.support.models.checkpoints import (
+    Tensors,
+    delta_support,
+    random_tensors,
+    safetensors,
+    sister_of,
+    weight_support,
+)
+from tests.support.servers.fake_huggingface import Handler, Hub
+
+BLOCK, WINDOW = 64 << 10, 512 << 10
+SHAPES: dict[str, tuple[int, ...]] = {f"layers.{layer}.weight": (300, 256) for layer in range(8)}
+INDEX = "model.safetensors.index.json"
+CARD = {"base_model": "org/base"}
+BASE = random_tensors(1, SHAPES)
+
+
+@pytest.fixture(autouse=True)
+def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that the checkpoints do not fit into."""
+    monkeypatch.setattr(ranged_files, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(ranged_files, "WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(ranged_files, "LOOK_BYTES", 1 << 10)
+    monkeypatch.setattr("modelkin.checkpoints.one_pass.PART_SIZE", 10_000)
+
+
+def tuned(seed: int) -> Tensors:
+    """A fine-tune of the base."""
+    drift = random_tensors(seed, SHAPES)
+    return {name: BASE[name] + np.float32(0.1) * drift[name] ** 3 for name in SHAPES}
+
+
+def in_two(tensors: Tensors) -> dict[str, bytes]:
+    """A checkpoint in two shards, the first half of the layers in the first."""
+    names = sorted(tensors)
+    halves = names[: len(names) // 2], names[len(names) // 2 :]
+    files = [f"model-0000{n}-of-00002.safetensors" for n in (1, 2)]
+    index = {name: file for file, half in zip(files, halves, strict=True) for name in half}
+    shards = {
+        file: safetensors({name: tensors[name] for name in half})
+        for file, half in zip(files, halves, strict=True)
+    }
+    return shards | {INDEX: json.dumps({"weight_map": index}).encode()}
+
+
+def push(hub: Hub) -> None:
+    hub.push("org/base", {"model.safetensors": safetensors(BASE)})
+    hub.push("org/tuned", in_two(tuned(2)), card=CARD)
+
+
+def synced(app: AppHarness, hub: Hub, name: str = "org/tuned") -> dict[str, Any]:
+    """What a sync answers."""
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), name)
+    assert job.result is not None, job.error
+    return dict(job.result)
+
+
+def ranges_of(hub: Hub, ranges: list[tuple[int, int]]) -> None:
+    """Have the ranges noted that are asked for."""
+
+    def note(request: Handler) -> bool:
+        found = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("Range", ""))
+        ranges.append((int(found[1]), int(found[2])) if found else (0, 1 << 62))
+        return False
+
+    hub.on_cdn = note
+
+
+def require_same(app: AppHarness, outcome: dict[str, Any]) -> None:
+    """Both supports are those of the tensors in memory."""
+    model, sister = tuned(2), sister_of("kin", BASE)
+    assert ("kin", sister) == (outcome["space"], outcome["delta"]["space"])
+    assert weight_support(model) == app.hubs.support("org/tuned")
+    assert delta_support(model, BASE) == app.hubs.support("org/tuned", sister)
+
+
+def test_a_large_checkpoint_is_fetched_once_as_it_is_read(hub: Hub, app: AppHarness) -> None:
+    """Weights, differences and digests come from one pass over both, in a window of the disk."""
+    push(hub)
+    ranges: list[tuple[int, int]] = []
+    ranges_of(hub, ranges)
+    require_same(app, synced(app, hub))
+    longest = max(last + 1 - first for first, last in ranges)
+    assert longest <= BLOCK
+    total = sum(last + 1 - first for first, last in ranges)
+    size = 2 * sum(each.nbytes for each in BASE.values())
+    assert size <= total <= 1.2 * size
+    assert [] == [*app.services[Settings].checkpoint_dir.rglob("*.npz")]
+
+
+def test_a_killed_sync_goes_on_at_its_shard(hub: Hub, app: AppHarness) -> None:
+    """The next attempt reads the shards that are left alone, and stores the same."""
+    push(hub)
+    asked: list[str] = []
+
+    def note(request: Handler) -> bool:
+        asked.append(request.path)
+        return False
+
+    def fail_late(request: Handler) -> bool:
+        asked.append(request.path)
+        late = sum("model-00002" in path for path in asked) > 12  # its header, looks, some blocks
+        if late:
+            request.say(503)
+        return late
+
+    hub.on_cdn = fail_late
+    source = app.hubs.follow(hub.url)
+    first = app.hubs.sync_model(source, "org/tuned")
+    assert first.result is None
+    asked.clear()
+    hub.on_cdn = note
+    again = app.hubs.sync_model(source, "org/tuned")
+    assert again.result is not None, again.error
+    require_same(app, dict(again.result))
+    of_first = [path for path in asked if "model-00001" in path]
+    assert len(of_first) <= 5  # its header, and a look into each tensor
+
+
+def test_a_hub_without_ranges_sends_whole_files(hub: Hub, app: AppHarness) -> None:
+    """Which are downloaded as smaller ones are."""
+    push(hub)
+
+    def ignore(request: Handler) -> bool:
+        data = hub.blobs[request.path.partition("?")[0].rpartition("/")[2]]
+        request.say(200, data)
+        return True
+
+    hub.on_cdn = ignore
+    require_same(app, synced(app, hub))
