@@ -9,16 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from app.infra.db.database import Reader
-from app.infra.errors import Unavailable
+from app.infra.errors import SpaceNotFound, Unavailable
 from app.infra.storage.guarded_maps import intact_maps
 from app.models.catalog.reader import ModelReader, Subject
 from app.models.catalog.records import ModelRecord
@@ -27,7 +27,7 @@ from app.models.index.change_feed import ChangeFeed
 from app.models.index.registry import IndexRegistry
 from app.models.index.space_index import Snapshot
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.repositories.layouts import find_layout
+from app.models.spaces.repositories.layouts import find_layout, tensor_sizes
 from modelkin.core.gaps import Gaps
 from modelkin.core.kernels.reference.search import mix64
 from modelkin.core.layout import Layout
@@ -154,13 +154,22 @@ class SpaceConstants:
         sample = self._sample_of(session, space)
         if sample is None:
             return NO_CONSTANTS
+
+        def layout() -> Layout:
+            """The layout, whose names and shapes are read only where two strangers agree."""
+            if sample.layout is None:
+                sample.layout = find_layout(session, space)
+            if sample.layout is None:
+                raise SpaceNotFound(f"space {space.name!r} was deleted meanwhile")
+            return sample.layout
+
         with sample.lock:
             if sample.is_stale(space):
-                self._draw(session, space, sample)
+                self._draw(session, space, sample, layout)
                 self._evict(space.id)
             found = sample.constants
             for subject in subjects:
-                found = found | sample.with_subject(subject)
+                found = found | sample.with_subject(subject, layout)
             return found
 
     def _sample_of(self, session: Reader, space: SpaceRecord) -> _Sample | None:
@@ -169,11 +178,11 @@ class SpaceConstants:
             if sample is not None:
                 self._samples.move_to_end(space.id)
                 return sample
-        layout = find_layout(session, space)
-        if layout is None:
+        sizes = tensor_sizes(session, space)
+        if sizes is None:
             return None
         with self._lock:
-            return self._samples.setdefault(space.id, _Sample(layout))
+            return self._samples.setdefault(space.id, _Sample(sizes))
 
     def _evict(self, used: int) -> None:
         """Forget the samples that were not used for longest where all take too much memory."""
@@ -187,7 +196,9 @@ class SpaceConstants:
                     del self._samples[space_id]
                     total -= size
 
-    def _draw(self, session: Reader, space: SpaceRecord, sample: _Sample) -> None:
+    def _draw(
+        self, session: Reader, space: SpaceRecord, sample: _Sample, layout: Callable[[], Layout]
+    ) -> None:
         """Draw the models of a sample, and read those that are new in it."""
         feed = ChangeFeed(session, space.id)
         snapshot = self._indexes.snapshot_at(space.id, space.signature, space.version, feed)
@@ -197,7 +208,7 @@ class SpaceConstants:
         models = [found[names[i]] for i in ids if names.get(i) in found]
         with intact_maps():
             witnesses = self._witnesses(space, sample, models)
-            sample.update(space, snapshot, witnesses)
+            sample.update(space, snapshot, witnesses, layout)
 
     def _drawn_ids(self, session: Reader, space: SpaceRecord, snapshot: Snapshot) -> list[int]:
         """The ids of some models that may have a support, whatever order they came in."""
@@ -244,9 +255,10 @@ class SpaceConstants:
 class _Sample:
     """Some models of a space, and the constants that they show."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, sizes: npt.NDArray[np.integer[Any]]) -> None:
         self.lock = threading.Lock()
-        self.probe = TensorProbe.of(layout)
+        self.layout: Layout | None = None
+        self.probe = TensorProbe.of(sizes)
         self.witnesses: Mapping[Hashable, Witness] = {}
         self.constants = NO_CONSTANTS
         self._finder = ConstantFinder(self.probe)
@@ -265,15 +277,20 @@ class _Sample:
         return space.version - self._version > self._models // _STALE
 
     def update(
-        self, space: SpaceRecord, snapshot: Snapshot, witnesses: Mapping[Hashable, Witness]
+        self,
+        space: SpaceRecord,
+        snapshot: Snapshot,
+        witnesses: Mapping[Hashable, Witness],
+        layout: Callable[[], Layout],
     ) -> None:
         """Find the constants that these models show."""
         self.witnesses = witnesses
         self._version, self._models = max(space.version, snapshot.version), len(snapshot)
-        self.constants = self._named(self._finder.find(witnesses))
+        found = self._finder.find(witnesses, lambda: layout().shapes)
+        self.constants = self._named(found, layout)
         self._shown = {}
 
-    def with_subject(self, subject: Subject) -> Constants:
+    def with_subject(self, subject: Subject, layout: Callable[[], Layout]) -> Constants:
         """The constants, with those that a subject shows; what a stored model shows is kept."""
         if subject.packed is None:
             return self.constants
@@ -282,23 +299,24 @@ class _Sample:
             return self.constants
         if key is None or key not in self._shown:
             probed = self.probe.read(subject.packed)
-            shown = self._finder.find_with(probed, self.witnesses)
+            shown = self._finder.find_with(probed, self.witnesses, lambda: layout().shapes)
             if not shown.any():
                 found = self.constants
             else:
-                found = self._named(shown | self.constants.tensors if self.constants else shown)
+                known = self.constants.tensors if self.constants else np.zeros_like(shown)
+                found = self._named(shown | known, layout)
             if key is None:
                 return found
             self.constants = self._shown[key] = found
         return self.constants
 
-    def _named(self, tensors: npt.NDArray[np.bool_]) -> Constants:
+    def _named(self, tensors: npt.NDArray[np.bool_], layout: Callable[[], Layout]) -> Constants:
         if not tensors.any():
             return NO_CONSTANTS
         counts = [each.support.counts * self.probe.scale for each in self.witnesses.values()]
         shares = [float(each[tensors].sum() / each.sum()) for each in counts if each.any()]
         share = min(_MAX_SHARE, sum(shares) / len(shares)) if shares else 0.0
-        return Constants(self.probe.layout, tensors, share)
+        return Constants(layout(), tensors, share)
 
 
 def _key(model: ModelRecord) -> Hashable:

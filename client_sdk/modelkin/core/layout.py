@@ -91,6 +91,11 @@ class Layout:
         """M, the sum of the sizes."""
         return sum(spec.size for spec in self.tensors)
 
+    @cached_property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shapes of the tensors, in order."""
+        return tuple(spec.shape for spec in self.tensors)
+
     @property
     def printed(self) -> str:
         """The layout in a few words, for tables."""

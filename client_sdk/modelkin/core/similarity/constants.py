@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -26,6 +26,8 @@ __all__ = ["ConstantFinder", "Witness"]
 
 Floats = npt.NDArray[np.float64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
+Shapes: TypeAlias = Callable[[], Sequence[tuple[int, ...]]]
+"""Reads the shapes of all tensors; it is called once two strangers agree in a tensor."""
 
 AGREE: Final = 0.95
 """Two models agree in a tensor if they share so much of the smaller of their sets within it.
@@ -78,25 +80,28 @@ class ConstantFinder:
         self._pairs: dict[tuple[Hashable, Hashable], _Pair] = {}
         self._known: Mask = np.zeros(probe.tensors, np.bool_)
 
-    def find(self, witnesses: Mapping[Hashable, Witness]) -> Mask:
+    def find(self, witnesses: Mapping[Hashable, Witness], shapes: Shapes) -> Mask:
         """Which tensors are constant, shape ``(tensors,)``.
 
         Args:
             witnesses: models by a key that stands for their content.
+            shapes: returns the shapes of the tensors in order.
         """
         keys = [*itertools.combinations(witnesses, 2)]
         self._pairs = {key: self._pairs.get(key) or self._pair(witnesses, key) for key in keys}
         self._known = self._without_order(witnesses)
         shown = self._known.copy()
         for pair in self._pairs.values():
-            shown |= pair.shown(self._known)
+            shown |= pair.shown(self._known, shapes)
         return shown
 
-    def find_with(self, support: ProbedSupport, witnesses: Mapping[Hashable, Witness]) -> Mask:
+    def find_with(
+        self, support: ProbedSupport, witnesses: Mapping[Hashable, Witness], shapes: Shapes
+    ) -> Mask:
         """The tensors that one more model shows to be constant, beside others; nothing is kept."""
         known, shown = self._known, np.zeros(self._probe.tensors, np.bool_)
         for witness in witnesses.values():
-            shown |= _Pair(self._probe, support, witness.support).shown(known)
+            shown |= _Pair(self._probe, support, witness.support).shown(known, shapes)
         return shown
 
     def _pair(self, witnesses: Mapping[Hashable, Witness], key: tuple[Hashable, Hashable]) -> _Pair:
@@ -135,7 +140,7 @@ class _Pair:
         self._figures = np.stack([2 * shared, 2 * chance, a + b]) * probe.scale
         elsewhere = self._kappa(~agree)
         # Of a model and its fine-tune the frozen half makes them kin, whatever a new head says.
-        half = probe.layout.num_parameters / 2
+        half = probe.num_parameters / 2
         few = float((probe.sizes * probe.scale)[self.agree].sum()) < half
         self.strangers = few and not elsewhere >= AT_CHANCE
         self._shows_nothing = not agree.any() or elsewhere >= KIN
@@ -143,33 +148,37 @@ class _Pair:
             del self._figures  # most pairs show nothing, and layouts may have many tensors
         self._shown: tuple[bytes, Mask] | None = None
 
-    def shown(self, constant: Mask) -> Mask:
+    def shown(self, constant: Mask, shapes: Shapes) -> Mask:
         """The regular tensors in which the two agree, if they are no kin by everything else.
 
         Args:
             constant: tensors that are known as constant, and count neither way.
+            shapes: returns the shapes of the tensors.
         """
         key = constant.tobytes()
         if self._shown is None or self._shown[0] != key:
-            self._shown = key, self._show(constant)
+            self._shown = key, self._show(constant, shapes)
         return self._shown[1]
 
-    def _show(self, constant: Mask) -> Mask:
+    def _show(self, constant: Mask, shapes: Shapes) -> Mask:
         agree, rest = self.agree & ~constant, ~self.agree & ~constant
         nothing = np.zeros_like(agree)
         if self._shows_nothing or not agree.any() or self._kappa(rest) >= KIN:
             return nothing
         held = self._figures[2]
         for tensor in sorted(np.flatnonzero(agree).tolist(), key=lambda t: -held[t]):
-            if not self._is_regular(tensor):
+            if not self._is_regular(tensor, shapes()[tensor]):
                 rest[tensor] = True  # it counts like what was trained
                 if self._kappa(rest) >= KIN:
                     return nothing
         return agree & ~rest
 
-    def _is_regular(self, tensor: int) -> bool:
-        shape = self._probe.layout.tensors[tensor].shape
-        return is_regular(self._probe.bits(self._support, tensor), shape)
+    def _is_regular(self, tensor: int, shape: tuple[int, ...]) -> bool:
+        bits = self._probe.bits(self._support, tensor)
+        row = next((size for size in reversed(shape) if size > 1), 1)
+        if 2 * row <= bits.size:
+            bits = bits[-int(self._probe.skipped[tensor]) % row :]  # from the beginning of a row on
+        return is_regular(bits, shape)
 
     def _kappa(self, kept: Mask) -> float:
         """Kappa over some tensors; NaN where they hold nothing, or nothing beyond chance."""

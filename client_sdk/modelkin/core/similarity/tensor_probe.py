@@ -1,20 +1,20 @@
 """``TensorProbe``: a stretch of each tensor, in which supports are compared quickly.
 
 The stretches of a large layout are a sample, so that little is read of a support whatever its size;
-those of a small one are all of it.
+those of a small one are all of it. A probe knows the sizes of tensors alone: neither their names
+nor their shapes, which take a megabyte in a large layout.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.indices import check_same_space, index_dtype
 from modelkin.core.kernels.choice import kernels
-from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
 
 __all__ = ["POSITIONS", "ProbedSupport", "TensorProbe"]
@@ -25,8 +25,11 @@ Words = npt.NDArray[np.uint64]
 
 POSITIONS = 1 << 18
 """Entries of all tensors that are looked at, about."""
-_MIN_POSITIONS, _MAX_ROWS_SIZE = 1 << 10, 1 << 15
-"""The fewest entries of a tensor, and of its two rows at most: a regular table repeats them."""
+_MIN_POSITIONS, _MAX_ROWS_SIZE, _ROWS = 1 << 10, 1 << 15, 4
+"""The fewest entries of a tensor, and of its rows at most: a regular table repeats them.
+
+They are rows of a square matrix. Of one that is twice as wide, three lie in them.
+"""
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,15 @@ class TensorProbe:
     """A stretch of each tensor of a layout; make one with :meth:`of`.
 
     Attributes:
-        layout: the layout.
+        num_parameters: M of the layout.
+        skipped: how many entries of each tensor come before its stretch, shape ``(tensors,)``.
         begins: the first index of each stretch, shape ``(tensors,)``.
         sizes: how many entries it has.
         scale: how many entries of the tensor one of them stands for.
     """
 
-    layout: Layout
+    num_parameters: int
+    skipped: Integers
     begins: Integers
     sizes: Integers
     scale: Floats
@@ -61,19 +66,26 @@ class TensorProbe:
     """The first word of each tensor, and the number of words."""
 
     @classmethod
-    def of(cls, layout: Layout, positions: int = POSITIONS) -> TensorProbe:
-        """The middle of each tensor, in proportion to its size, from the beginning of a row on."""
-        sizes = np.array([tensor.size for tensor in layout.tensors], np.int64)
-        rows = np.array([_row_size(tensor.shape) for tensor in layout.tensors], np.int64)
-        share = np.ceil(sizes * min(1.0, positions / layout.num_parameters)).astype(np.int64)
-        least = np.maximum(_MIN_POSITIONS, np.minimum(2 * rows, _MAX_ROWS_SIZE))
+    def of(
+        cls, sizes: npt.NDArray[np.integer[Any] | np.floating[Any]], positions: int = POSITIONS
+    ) -> TensorProbe:
+        """The middle of each tensor, in proportion to its size.
+
+        Args:
+            sizes: those of the tensors in order, shape ``(tensors,)``.
+            positions: entries of all tensors that are looked at, about.
+        """
+        sizes = sizes.astype(np.int64)
+        ends = np.cumsum(sizes)
+        share = np.ceil(sizes * min(1.0, positions / int(ends[-1]))).astype(np.int64)
+        rows = _ROWS * np.sqrt(sizes).astype(np.int64)
+        least = np.clip(rows, _MIN_POSITIONS, _MAX_ROWS_SIZE)
         looked = np.minimum(sizes, np.maximum(share, least))
-        before = (sizes - looked) // 2
-        before -= before % np.maximum(1, rows)
+        skipped = (sizes - looked) // 2
         scale = np.divide(sizes, looked, out=np.zeros(sizes.size), where=looked > 0)
         offsets = np.concatenate([[0], np.cumsum(np.maximum(1, -(-looked // 64)))])
-        begins = layout.ends.astype(np.int64) - sizes + before
-        return cls(layout, begins, looked, scale, offsets)
+        begins = ends - sizes + skipped
+        return cls(int(ends[-1]), skipped, begins, looked, scale, offsets)
 
     @property
     def tensors(self) -> int:
@@ -86,7 +98,7 @@ class TensorProbe:
         Raises:
             SpaceMismatch: the support is of another number of parameters.
         """
-        check_same_space(self.layout.num_parameters, packed.num_parameters)
+        check_same_space(self.num_parameters, packed.num_parameters)
         if packed.kind == "list":
             indices, tensors = self._of_list(packed.array)
         else:
@@ -132,8 +144,3 @@ class TensorProbe:
         after = indices - self.begins[tensors]
         inside = (after >= 0) & (after < self.sizes[tensors])
         return indices[inside], tensors[inside]
-
-
-def _row_size(shape: tuple[int, ...]) -> int:
-    """The entries of a row: of the last two dimensions' first one."""
-    return math.prod([size for size in shape if size > 1][-1:]) or 1
