@@ -207,8 +207,9 @@ class SpaceConstants:
         found = self._reader.find(session, space, names.values())
         models = [found[names[i]] for i in ids if names.get(i) in found]
         with intact_maps():
-            witnesses = self._witnesses(space, sample, models)
+            witnesses, late = self._witnesses(space, sample, models)
             sample.update(space, snapshot, witnesses, layout)
+            sample.late = late
 
     def _drawn_ids(self, session: Reader, space: SpaceRecord, snapshot: Snapshot) -> list[int]:
         """The ids of some models that may have a support, whatever order they came in."""
@@ -230,10 +231,13 @@ class SpaceConstants:
 
     def _witnesses(
         self, space: SpaceRecord, sample: _Sample, models: Sequence[ModelRecord]
-    ) -> dict[Hashable, Witness]:
+    ) -> tuple[dict[Hashable, Witness], bool]:
+        """The models whose supports could be read, and whether others may come later."""
         families = _families(models)
         missing = [model for model in models if _key(model) not in sample.witnesses]
-        late = self._reader.fetch(missing, _FETCH_S) if missing else set()
+        # Others wait for the sample, so once a bucket was late it is not waited for again.
+        within = 0.0 if sample.late else _FETCH_S
+        late = self._reader.fetch(missing, within) if missing else set()
         found: dict[Hashable, Witness] = {}
         for model, family in zip(models, families, strict=True):
             known = sample.witnesses.get(_key(model))
@@ -249,7 +253,7 @@ class SpaceConstants:
                 continue
             if packed is not None:
                 found[_key(model)] = Witness(sample.probe.read(packed), family)
-        return found
+        return found, bool(late)
 
 
 class _Sample:
@@ -258,6 +262,7 @@ class _Sample:
     def __init__(self, sizes: npt.NDArray[np.integer[Any]]) -> None:
         self.lock = threading.Lock()
         self.layout: Layout | None = None
+        self.late = False
         self.probe = TensorProbe.of(sizes)
         self.witnesses: Mapping[Hashable, Witness] = {}
         self.constants = NO_CONSTANTS
@@ -271,7 +276,9 @@ class _Sample:
         return sum(witness.support.words.nbytes for witness in self.witnesses.values())
 
     def is_stale(self, space: SpaceRecord) -> bool:
-        """Whether the space has changed since, as far as that matters for a large one."""
+        """Whether the space has changed since, as far as it matters, or supports were late."""
+        if self.late:
+            return True
         if self._models <= _MAX_SEARCHED:
             return space.version > self._version
         return space.version - self._version > self._models // _STALE

@@ -20,7 +20,7 @@ from app.infra.errors import Unavailable
 from app.infra.storage.object_store import open_store
 from app.settings import Settings
 from app.tenancy.auth.tenants import store_token
-from modelkin import Support
+from modelkin import Layout, Support
 from tests.support.app.backups import Copies
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
@@ -32,6 +32,8 @@ from tests.support.servers.s3_server import S3
 from tests.support.servers.waiting import wait_for
 
 M = 200_000
+LAYOUT = Layout.of([("w", (1900, 100)), ("mask", (100, 100))])
+MASK = 190_000 + np.flatnonzero(np.tril(np.ones((100, 100))))
 
 
 @pytest.fixture
@@ -153,6 +155,32 @@ def test_a_slow_bucket_degrades_an_answer_and_the_next_is_whole(
     while neighbors(app, supports[0])["degraded"]:
         time.sleep(0.05)
     assert {"exact"} == {each["estimate"] for each in neighbors(app, supports[0])["items"]}
+
+
+@on_one_database
+@pytest.mark.slow
+def test_constants_whose_supports_are_late_are_left_out_later(
+    stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the supports show is known once they are here, though an answer did not wait for it."""
+    app, _ = stored
+    made = {"name": "t", "num_parameters": M, "layout": LAYOUT.to_json()}
+    app.http.post("/v1/spaces", json=made).raise_for_status()
+    random = np.random.default_rng(3)
+    for name in ("a", "b"):
+        own = np.sort(random.choice(M - 10_000, 2000, replace=False))
+        app.put_support("t", name, Support.from_indices(np.concatenate([own, MASK]), M))
+    empty(app)
+
+    def left_out() -> Any:
+        answer = app.http.get("/v1/spaces/t/neighbors", params={"model": "a"})
+        return answer.is_success and answer.json()["constant_tensors"]
+
+    monkeypatch.setattr("app.search.constants._FETCH_S", 0.0)
+    proxy.delay = 0.5
+    assert [] == left_out()
+    proxy.delay = 0.0
+    wait_for(lambda: left_out() == ["mask"])
 
 
 @on_one_database
