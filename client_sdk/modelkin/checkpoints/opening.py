@@ -8,8 +8,9 @@ from io import FileIO
 from pathlib import Path
 
 from modelkin.checkpoints.adapters import adapter_of, is_adapter, targets_of
+from modelkin.checkpoints.dtypes import FLOATS, INTEGERS
 from modelkin.checkpoints.embeddings import refuse_embedding
-from modelkin.checkpoints.files import Checkpoint, checkpoint_of, floats_of, matching, read_tensors
+from modelkin.checkpoints.files import Checkpoint, checkpoint_of, matching, read_tensors
 from modelkin.checkpoints.header import CheckpointLimits
 from modelkin.checkpoints.quantised import recognise
 from modelkin.checkpoints.tensors import OpenFile
@@ -54,7 +55,8 @@ def open_checkpoint(
         config, targets = targets_of(source, named)
         excluded = matching(targets, exclude, source.name, unmatched_ok)
         adapter = adapter_of(path, source, config, targets, excluded)
-        return replace(adapter, remarks=stored.remarks, stored=floats_of(named))
+        readable = tuple(t for t in named.values() if t.dtype in FLOATS or t.dtype in INTEGERS)
+        return replace(adapter, remarks=stored.remarks, stored=readable)  # alphas may be integers
     refuse_embedding(source, named)
     recognition = recognise(named, stored.beside)
     patterns = matching(recognition.names, exclude, source.name, unmatched_ok)

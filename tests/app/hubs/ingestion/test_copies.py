@@ -62,3 +62,25 @@ def test_adapters_are_copies_by_their_factors(hub: Hub, app: AppHarness, other: 
     with app.database.reading() as session:
         found = app.services[WeightsService].duplicates(session, app.tenant, limit=10).items
     assert (1 if other == 1 else 0) == len(found)
+
+
+@pytest.mark.parametrize(("alpha", "copies"), [(4, 1), (8, 0)])
+def test_adapters_of_other_alphas_are_no_copies(
+    hub: Hub, app: AppHarness, alpha: int, copies: int
+) -> None:
+    """A trainer may write the alpha of a module as an integer, and it scales the difference."""
+    generator = np.random.default_rng(3)
+    down, up = (generator.normal(size=s).astype("f4") for s in ((2, 320), (320, 2)))
+    module = "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q"
+    for name, each in (("org/a", 4), ("org/b", alpha)):
+        file = {
+            f"{module}.lora_down.weight": down,
+            f"{module}.lora_up.weight": up,
+            f"{module}.alpha": np.array(each, np.int64),
+        }
+        hub.push(name, {"style.safetensors": safetensors(file)})
+        job = app.hubs.sync_model(app.hubs.follow(hub.url), name)
+        assert job.result is not None, job.error
+    with app.database.reading() as session:
+        found = app.services[WeightsService].duplicates(session, app.tenant, limit=10).items
+    assert copies == len(found)
