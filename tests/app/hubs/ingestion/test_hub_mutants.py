@@ -257,7 +257,7 @@ def test_mutants_of_a_hub(
     """
     original, serve = HUGGINGFACE[kind]
     draw, ends = random.Random(f"{SEED}/{kind}"), Counter[str]()
-    for number in range(repetitions(400, few=25)):
+    for number in range(repetitions(400, few=17)):
         mutant = mutated(draw, original)
         hub.repos.clear()
         hub.on_hub = lambda _: False
