@@ -7,7 +7,6 @@ digests of all weights, the largest weights, the largest differences and the dig
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from app.hubs.ingestion.files.ranged_files import RangedFiles
@@ -15,7 +14,6 @@ from app.hubs.ingestion.files.resumption import Resumption
 from modelkin.checkpoints import Checkpoint, Weights
 from modelkin.checkpoints.one_pass import OnePass, described
 from modelkin.checkpoints.pieces import pieces_by_tensor
-from modelkin.checkpoints.rounding import RoundingSamples
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout
 from modelkin.core.matching.correspondence import correspond
@@ -55,7 +53,6 @@ class Reading:
         self._common = self._model
         self._of_base: WeightsDigest | None = None
         self._differences: LargestEntries | None = None
-        self._samples = RoundingSamples()
 
     def ask_weights(self, sized: Sized) -> None:
         """Ask for the support of the weights."""
@@ -68,7 +65,7 @@ class Reading:
         self._of_base = self._digest_of(base)
         self._common, others = self._model.beside(base)
         for tensor, other in zip(self._common.tensors, others.tensors, strict=True):
-            self._pass.look(tensor, partial(self._samples.add, tensor, other))
+            self._pass.compare(tensor, other)
         most = sized(self._share(self._common))
         self._differences = self._pass.select(self._common.tensors, others.tensors, most)
 
@@ -87,7 +84,7 @@ class Reading:
         own = {tensor.path for tensor in self._checkpoint.stored}
 
         def after_file(path: Path) -> None:
-            self._files.finish([path])
+            self._files.finish(own & {path})  # a base is read on, beside the files to come
             resumption.keep(self._pass)
 
         resumption.restore(self._pass)
@@ -134,7 +131,9 @@ class Reading:
     @property
     def rounding_note(self) -> str | None:
         """The note for differences that are mostly rounding; None without a base."""
-        return None if self._base is None else self._samples.note(self._checkpoint, self._base)
+        if self._base is None:
+            return None
+        return self._pass.rounding.note(self._checkpoint, self._base)
 
     def _finished(
         self, entries: LargestEntries, k: int | None, kind: str, model: Checkpoint

@@ -7,6 +7,7 @@ all that is asked of a tensor is answered while its bytes are at hand. The resul
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.importance import magnitudes
+from modelkin.checkpoints.rounding import RoundingSamples
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.selection.largest import LargestEntries
 from modelkin.core.weights import TensorDigest, Weights, WeightsDigest
@@ -72,6 +74,8 @@ class OnePass:
     _digests: list[WeightsDigest] = field(default_factory=list)
     _selections: list[LargestEntries] = field(default_factory=list)
     _done: int = 0
+    rounding: RoundingSamples = field(default_factory=RoundingSamples)
+    """Stretches of the tensors that :meth:`compare` names."""
     base_error: InvalidCheckpoint | None = None
     """Why nothing that was asked of a base has an answer; None where it has."""
 
@@ -148,11 +152,11 @@ class OnePass:
                 offset += part.size
         return found
 
-    def look(self, tensor: StoredTensor, look: Callable[[], None]) -> None:
-        """Have a function called while the bytes of a tensor and its base are at hand."""
+    def compare(self, tensor: StoredTensor, base: StoredTensor) -> None:
+        """Have a stretch of a tensor and its base in :attr:`rounding`."""
 
         def run(took: Took) -> None:
-            look()
+            self.rounding.add(tensor, base)
             took(0)
 
         self._steps.append(_Step(tensor, 0, 0, run, of_base=True))
@@ -168,7 +172,7 @@ class OnePass:
             InvalidCheckpoint: a value is not finite, or a file ends early.
             OSError: a file cannot be read.
         """
-        steps = sorted(self._steps, key=_Step.place)
+        steps = self._plan()
         total = sum(step.size for step in steps)
         read = sum(step.size for step in steps[: self._done])
 
@@ -198,27 +202,55 @@ class OnePass:
 
     def state(self) -> State:
         """All that :meth:`restore` needs to go on, in arrays that ``numpy.savez`` takes."""
-        digests = json.dumps([digest.tensors for digest in self._digests]).encode()
-        state: State = {
-            "done": np.array(self._done),
-            "digests": np.frombuffer(digests, np.uint8),
+        facts = {
+            "asked": self._asked(),
+            "done": self._done,
+            "digests": [digest.tensors for digest in self._digests],
+            "rounding": self.rounding.state(),
+            "base_error": None if self.base_error is None else str(self.base_error),
         }
+        state: State = {"facts": np.frombuffer(json.dumps(facts).encode(), np.uint8)}
         for at, selection in enumerate(self._selections):
             state |= {f"{at}.{name}": array for name, array in selection.state().items()}
         return state
 
     def restore(self, state: State) -> None:
-        """Go on from the state of a pass of which the same was asked."""
-        self._done = int(state["done"])
-        for digest, tensors in zip(
-            self._digests, json.loads(state["digests"].tobytes()), strict=True
-        ):
+        """Go on from the state of a pass of which the same was asked.
+
+        Raises:
+            ValueError: something else was asked of that; nothing is restored.
+        """
+        facts = json.loads(state["facts"].tobytes())
+        if facts["asked"] != self._asked():
+            raise ValueError("something else was asked of it")
+        for digest, tensors in zip(self._digests, facts["digests"], strict=True):
             digest.restore(tensors)
         for at, selection in enumerate(self._selections):
             prefix = f"{at}."
             selection.restore(
                 {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
             )
+        self.rounding.restore(facts["rounding"])
+        if facts["base_error"] is not None:
+            self.base_error = InvalidCheckpoint(facts["base_error"])
+        self._done = facts["done"]
+
+    def _plan(self) -> list[_Step]:
+        """The steps in the order of the bytes that they read."""
+        return sorted(self._steps, key=_Step.place)
+
+    def _asked(self) -> str:
+        """A digest of what is asked, whatever the folders of the files: what a state is good for.
+
+        A selection of fewer entries has dropped some that one of more wants.
+        """
+        steps = [
+            [step.tensor.path.name, step.tensor.name, step.offset, step.size, step.of_base]
+            for step in self._plan()
+        ]
+        selections = [[each.num_parameters, each.most] for each in self._selections]
+        asked = json.dumps([steps, selections, len(self._digests)])
+        return hashlib.sha256(asked.encode()).hexdigest()
 
 
 def weights_of(checkpoint: Checkpoint, count: Counting | None = None) -> Weights:

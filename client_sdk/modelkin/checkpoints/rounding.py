@@ -85,6 +85,21 @@ class RoundingSamples:
         self._changed += _changed(tensor, base)
         self._within_base += _within_base(tensor, base)
 
+    def state(self) -> dict[str, Any]:
+        """All that :meth:`restore` needs to go on, as JSON has it."""
+        return {
+            "changed": self._changed,
+            "within_base": self._within_base,
+            "alike": self._alike,
+            "known": self._known,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from a :meth:`state`."""
+        self._changed = [(share, size) for share, size in state["changed"]]
+        self._within_base = [(share, size) for share, size in state["within_base"]]
+        self._alike, self._known = state["alike"], state["known"]
+
     def note(self, checkpoint: Checkpoint, base: Checkpoint) -> str | None:
         """The note on all tensors that were looked at; None where differences show training."""
         if self._alike:

@@ -47,16 +47,17 @@ def pair(tmp_path: Path) -> tuple[Checkpoint, Checkpoint]:
 Asked = tuple[OnePass, WeightsDigest, LargestEntries, LargestEntries, WeightsDigest]
 
 
-def asked(model: Checkpoint, base: Checkpoint) -> Asked:
+def asked(model: Checkpoint, base: Checkpoint, k: int = K) -> Asked:
     """All that a sync asks of a model and its base."""
     one = OnePass()
     own, of_base = one.digest(), one.digest()
     for tensor in model.stored:
         one.add_to(own, tensor.name, tensor.shape, [tensor])
     for mine, theirs in zip(model.tensors, base.tensors, strict=True):
-        one.add_to(of_base, theirs.name, theirs.shape, [theirs], mine)
+        one.add_to(of_base, theirs.name, theirs.shape, [theirs], mine, of_base=True)
+        one.compare(mine, theirs)
     weights = one.select(model.tensors, None, K)
-    differences = one.select(model.tensors, base.tensors, K)
+    differences = one.select(model.tensors, base.tensors, k)
     return one, own, weights, differences, of_base
 
 
@@ -82,20 +83,80 @@ def test_one_pass_answers_all_that_several_do(pair: tuple[Checkpoint, Checkpoint
     assert sorted(counts) == counts
 
 
-def test_a_pass_goes_on_after_its_last_file(pair: tuple[Checkpoint, Checkpoint]) -> None:
-    """The state that was stored after a file leads to the same answers in another process."""
-    model, base = pair
-    first, kept = asked(model, base), io.BytesIO()
+def cut(one: OnePass) -> dict[str, Any]:
+    """The state that a pass stores after its first file, where it is killed."""
+    kept = io.BytesIO()
 
     def stop(path: Path) -> None:
-        np.savez(kept, **cast(Any, first[0].state()))
+        np.savez(kept, **cast(Any, one.state()))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        first[0].read(after_file=stop)
+        one.read(after_file=stop)
     kept.seek(0)
+    return dict(np.load(kept))
+
+
+def test_a_pass_goes_on_after_its_last_file(pair: tuple[Checkpoint, Checkpoint]) -> None:
+    """The state that was stored after a file leads to the same answers in another process."""
+    model, base = pair
+    state = cut(asked(model, base)[0])
     second, files = asked(model, base), list[Path]()
-    second[0].restore(dict(np.load(kept)))
+    second[0].restore(state)
     second[0].read(after_file=files.append)
     require_same(second, model, base)
     assert 1 == len(files)
+
+
+def test_a_pass_that_asks_something_else_begins_again(
+    pair: tuple[Checkpoint, Checkpoint],
+) -> None:
+    """A selection of fewer entries has dropped some that one of more wants."""
+    model, base = pair
+    state = cut(asked(model, base, K - 1)[0])
+    second, files = asked(model, base), list[Path]()
+    with pytest.raises(ValueError, match="something else was asked"):
+        second[0].restore(state)
+    second[0].read(after_file=files.append)
+    require_same(second, model, base)
+    assert 2 == len(files)
+
+
+def test_a_base_that_failed_before_the_cut_has_failed_after_it(
+    pair: tuple[Checkpoint, Checkpoint],
+) -> None:
+    """Its digest lacks tensors, so nobody may use it."""
+    model, base = pair
+    [path] = {tensor.path for tensor in base.tensors}
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    first = asked(model, base)
+    state = cut(first[0])
+    assert first[0].base_error is not None
+    path.write_bytes(data)
+    second = asked(model, base)
+    second[0].restore(state)
+    second[0].read()
+    assert str(first[0].base_error) == str(second[0].base_error)
+    assert weights_of(model).digest == second[1].result()
+    rule = SelectionRule(K, None)
+    assert select_from_checkpoint(model, None, rule) == second[2].support()
+
+
+def test_the_note_on_rounding_counts_tensors_of_before_the_cut(tmp_path: Path) -> None:
+    """It is the same with and without a cut, and of all tensors."""
+    tensors, drift = random_tensors(1, SHAPES), random_tensors(2, SHAPES)
+    rounded = {name: (each + drift[name]).astype(np.float16) for name, each in tensors.items()}
+    for name, data in sharded(rounded).items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "base.safetensors").write_bytes(safetensors(tensors))
+    model = open_checkpoint(tmp_path / "model.safetensors.index.json")
+    base = open_checkpoint(tmp_path / "base.safetensors")
+    whole = asked(model, base)[0]
+    whole.read()
+    state = cut(asked(model, base)[0])
+    second = asked(model, base)[0]
+    second.restore(state)
+    second.read()
+    assert whole.rounding.state() == second.rounding.state()
+    assert len(SHAPES) == len(whole.rounding.state()["changed"])

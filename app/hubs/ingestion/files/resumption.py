@@ -28,14 +28,14 @@ class Resumption:
         self._path = path
 
     def restore(self, reading: OnePass) -> None:
-        """Go on from the state that is kept, if there is one; a damaged one is none."""
+        """Go on from the kept state; one that is damaged, or of another reading, is none."""
         if self._path is None or not self._path.is_file():
             return
         try:
             with np.load(self._path, allow_pickle=False) as kept:  # noqa: TID251 - written here
                 reading.restore(dict(kept))
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-            log.warning("a sync begins again, since what it had read is damaged: %s", error)
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+            log.warning("a sync begins again, since what it had read is of no use: %s", error)
             self.forget()
 
     def keep(self, reading: OnePass) -> None:

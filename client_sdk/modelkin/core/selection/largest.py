@@ -43,6 +43,11 @@ class LargestEntries:
         self._floor, self._tie = 0, 0
 
     @property
+    def num_parameters(self) -> int:
+        """M, the length of the importance."""
+        return self._num_parameters
+
+    @property
     def most(self) -> int:
         """The most indices that a support of them may have."""
         return self._most
