@@ -136,10 +136,10 @@ class IngestWriter:
         facts = difference_facts(made, prepared, selection)
         stored = [self._store(session, made, ready, facts, part.notes) for ready in prepared]
         first, result = prepared[0], stored[0]
-        if made.weights is not None:  # of two supports of one file, that of its weights has them
-            self._weights.state(
-                session, first.placed.space, made.name, made.weights, stated_by="hub"
-            )
+        # Of two supports of one file, that of its weights has the digests.
+        self._weights.state(
+            session, first.placed.space, made.name, selection.weights, stated_by="hub"
+        )
         if first.importance == "weight" and result.status == "created":
             space = first.placed.space
             source_models.request_resync_of_derivatives(

@@ -14,7 +14,6 @@ from app.hubs.records import ImportanceName
 from app.hubs.service import OpenSource
 from app.models.catalog.puts import PreparedSupport
 from modelkin.core.support import Support
-from modelkin.core.weights import Weights
 
 __all__ = ["IngestResult", "PreparedModel", "SelectedModel", "adapter_recipe", "weights_recipe"]
 
@@ -30,7 +29,6 @@ class IngestResult:
         moved_from: the previous name of the repository on the hub.
         revision: the revision of the model, or of one component of a pipeline.
         adapter: whether the model is an adapter.
-        weights: the digests of its weights; None before they were read.
     """
 
     source: OpenSource
@@ -40,7 +38,6 @@ class IngestResult:
     base: Base
     job: str
     adapter: bool = False
-    weights: Weights | None = None
 
     @property
     def name(self) -> str:

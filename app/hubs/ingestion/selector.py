@@ -10,6 +10,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 
 from app.hubs.clients.protocol import HubRevision
@@ -242,7 +243,7 @@ class SupportSelector:
             if support is None:  # that space wants more than is usual: read once more
                 model, others = checkpoint.fitted(main.layout).beside(base)
                 k = part.size.k_for(model.num_parameters / main.layout.num_parameters)
-                rule = SelectionRule(k, None)
+                rule = SelectionRule(k, Fraction(1))
                 support = select_from_checkpoint(model, others, rule, None, reading.base_digest)
                 support = support.reordered(main.layout)
         except InvalidImportance:

@@ -265,7 +265,6 @@ class IngestionService:
             else:
                 made, base = _with_base(fetching, made, checkpoint)
             selection = self._selector.select(checkpoint, base, made, fetching, progress, tables)
-        made = replace(made, weights=selection.weights)
         progress(0, 0, "storing")
         rounding = [] if selection.rounding is None else [selection.rounding]
         notes = (

@@ -163,6 +163,29 @@ def test_a_sister_takes_over_what_is_fixed(hub: Hub, app: AppHarness) -> None:
     )
 
 
+@pytest.mark.parametrize("changed", [2000, 300], ids=["many", "fewer than K"])
+def test_a_sister_may_want_more_than_is_usual(hub: Hub, app: AppHarness, changed: int) -> None:
+    """Its K is known once the base is read; where that is too late, both are read once more."""
+    names = sorted(SHAPES)
+    before = np.concatenate([BASE[name].ravel() for name in names])
+    flat = before.copy()
+    flat[:changed] += np.linspace(1, 2, changed, dtype=np.float32)
+    ends = np.cumsum([BASE[name].size for name in names])[:-1]
+    parts = zip(names, np.split(flat, ends), strict=True)
+    push(hub, "org/base", BASE)
+    tensors = {name: part.reshape(SHAPES[name]) for name, part in parts}
+    push(hub, "org/a", tensors, card=CARD)
+    create(app, SISTER, support_size=SupportSizeRequest("fixed", k=400))
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
+    assert job.result is not None, job.error
+    assert (SISTER, min(400, changed)) == tuple(
+        job.result["delta"][name] for name in ("space", "support_size")
+    )
+    difference = np.abs(flat - before)
+    expected = select_support(difference, k=min(400, changed))
+    assert expected == app.hubs.support("org/a", SISTER)
+
+
 def test_both_or_neither(hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure while the second support is stored leaves the first one unstored."""
     push_both(hub)
