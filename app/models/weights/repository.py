@@ -20,8 +20,6 @@ from modelkin.types.models import DuplicateModel, StatedWeights
 __all__ = ["copied_names", "find_weights", "put_weights", "repeated_digests", "same_weights"]
 
 _PREFIX: Final = "sha256:"
-_KEPT_DIGITS: Final = 32
-"""Digits that are kept of the digest of a tensor: two that are equal by chance do not occur."""
 _CURRENT: Final = ModelWeightsRow.revision == ModelRow.revision
 """Whether weights are those of the model's present support."""
 
@@ -67,15 +65,23 @@ def find_weights(session: Reader, model: ModelRecord) -> StatedWeights | None:
     )
 
 
-def same_weights(session: Reader, tenant_id: int, digest: str, limit: int) -> list[DuplicateModel]:
-    """The models with these weights, the one that was stored first ahead."""
-    rows = session.execute(
+def same_weights(
+    session: Reader, tenant_id: int, digest: str, limit: int, *, but: str | None = None
+) -> list[DuplicateModel]:
+    """The models with these weights, the one that was stored first ahead.
+
+    Args:
+        but: a name of models that are left out, in whatever space; None for none.
+    """
+    query = (
         _current(SpaceRow.name, ModelRow.name, ModelRow.created_at, ModelWeightsRow)
         .join(SpaceRow, SpaceRow.id == ModelRow.space_id)
         .where(ModelWeightsRow.tenant_id == tenant_id, ModelWeightsRow.digest == _bytes_of(digest))
         .order_by(ModelRow.created_at, ModelRow.id)
         .limit(limit)
     )
+    if but is not None:
+        query = query.where(ModelRow.name != but)
     return [
         DuplicateModel(
             space=space,
@@ -86,7 +92,7 @@ def same_weights(session: Reader, tenant_id: int, digest: str, limit: int) -> li
             stated_by=_author(weights),
             stored_at=created_at,
         )
-        for space, name, created_at, weights in rows
+        for space, name, created_at, weights in session.execute(query)
     ]
 
 
@@ -146,8 +152,7 @@ def _author(weights: ModelWeightsRow) -> Literal["hub", "client"]:
 
 
 def _packed(tensors: Mapping[str, str]) -> bytes:
-    kept = {name: digest[:_KEPT_DIGITS] for name, digest in tensors.items()}
-    return zstandard.compress(json.dumps(kept, separators=(",", ":")).encode())
+    return zstandard.compress(json.dumps(dict(tensors), separators=(",", ":")).encode())
 
 
 def _bytes_of(digest: str) -> bytes:

@@ -72,7 +72,7 @@ class WeightsOut(ResponseModel):
             space=space,
             model=model,
             digest=weights.digest,
-            tensors={name: digest[:32] for name, digest in weights.tensors.items()},
+            tensors=dict(weights.tensors),
             files=weights.files,
             size=weights.size,
             dtypes=dict(weights.dtypes),

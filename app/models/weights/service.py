@@ -26,6 +26,8 @@ __all__ = ["WeightsService"]
 
 _MAX_MODELS: Final = 100
 """Models with the same weights that an answer lists."""
+_KEPT_DIGITS: Final = 32
+"""Digits that are kept of the digest of a tensor: two that are equal by chance do not occur."""
 
 
 class WeightsService:
@@ -70,7 +72,7 @@ class WeightsService:
         known = repository.find_weights(session, model)
         stated = StatedWeights(
             digest=weights.digest,
-            tensors=weights.tensors,
+            tensors={name: digest[:_KEPT_DIGITS] for name, digest in weights.tensors.items()},
             files=weights.files,
             size=weights.size,
             dtypes=weights.dtypes,
@@ -146,8 +148,9 @@ class WeightsService:
     def _announce(
         self, session: Writer, space: SpaceRecord, model: ModelRecord, digest: str
     ) -> None:
-        same = repository.same_weights(session, space.tenant_id, digest, MAX_COPIES + _MAX_MODELS)
-        others = [each for each in same if each.model != model.name]
+        others = repository.same_weights(
+            session, space.tenant_id, digest, MAX_COPIES + 1, but=model.name
+        )
         if others:
             weights_repeated(self._outbox, session, space, model, digest, others)
 
