@@ -22,6 +22,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.indices import IndexArray
 from modelkin.core.kernels.choice import kernels
 
@@ -32,7 +33,9 @@ __all__ = [
     "extra_memory",
     "fastest_read",
     "kept_memory",
+    "nanoseconds_a_value",
     "race",
+    "read_through",
     "use_kernels",
 ]
 
@@ -170,6 +173,22 @@ def _read(bits: Any) -> Any:
     for i in range(bits.size):
         seen = np.uint32(seen | bits[i])
     return seen
+
+
+def read_through(tensor: StoredTensor) -> None:
+    """Compute all values of a tensor, stretch by stretch."""
+    for _ in tensor.stretches():
+        pass
+
+
+def nanoseconds_a_value(tensor: StoredTensor, rounds: int) -> float:
+    """The processor time of a value of a tensor, the median of some passes over it."""
+    taken = []
+    for _ in range(rounds):
+        begin = time.thread_time()
+        read_through(tensor)
+        taken.append(time.thread_time() - begin)
+    return statistics.median(taken) / tensor.size * 1e9
 
 
 def extra_memory(run: Call) -> int | None:

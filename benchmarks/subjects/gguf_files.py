@@ -6,16 +6,14 @@ from the page cache; so is one whose rows of q are in llama.cpp's order.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
 import gguf
 import numpy as np
 
-from benchmarks.harness import extra_memory
+from benchmarks.harness import extra_memory, nanoseconds_a_value, read_through
 from benchmarks.report import Findings, Row
 from modelkin.checkpoints import StoredTensor, open_checkpoint
 from tests.support.models.gguf_files import write_blocks
@@ -37,16 +35,16 @@ def run(quick: bool) -> Findings:
     shape, rounds = (QUICK_SIZE, QUICK_ROUNDS) if quick else (SIZE, ROUNDS)
     with tempfile.TemporaryDirectory(prefix="modelkin-bench-") as name:
         folder = Path(name)
-        beside = f"F16, {_nanoseconds(_tensor(folder, 'F16', shape), rounds):.1f} ns"
+        beside = f"F16, {nanoseconds_a_value(_tensor(folder, 'F16', shape), rounds):.1f} ns"
         rows = []
         for kind in (*COMMON, *OTHERS, *SLOW):
-            took = _nanoseconds(_tensor(folder, kind, shape), rounds)
+            took = nanoseconds_a_value(_tensor(folder, kind, shape), rounds)
             rows.append(_row(f"processor time a value, {kind}", took, beside, kind in COMMON))
         turned = _tensor(folder, "Q4_K", shape, "blk.0.attn_q.weight", "llama")
-        took = _nanoseconds(turned, rounds)
+        took = nanoseconds_a_value(turned, rounds)
         rows.append(_row("processor time a value, q of Q4_K, put in order", took, beside, True))
         largest = max(
-            extra_memory(partial(_pass, _tensor(folder, kind, shape))) or 0
+            extra_memory(partial(read_through, _tensor(folder, kind, shape))) or 0
             for kind in ("Q4_K", "IQ3_S")
         )
     memory = Row(
@@ -80,17 +78,3 @@ def _tensor(
     path = write_blocks(folder / f"{kind}-{name}.gguf", blocks, kind, name, architecture)
     (tensor,) = open_checkpoint(path).tensors
     return tensor
-
-
-def _nanoseconds(tensor: StoredTensor, rounds: int) -> float:
-    taken = []
-    for _ in range(rounds):
-        begin = time.thread_time()
-        _pass(tensor)
-        taken.append(time.thread_time() - begin)
-    return statistics.median(taken) / tensor.size * 1e9
-
-
-def _pass(tensor: StoredTensor) -> None:
-    for _ in tensor.stretches():
-        pass

@@ -6,9 +6,7 @@ from the page cache. Beside it lies the same matrix in BF16.
 
 from __future__ import annotations
 
-import statistics
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from benchmarks.harness import extra_memory
+from benchmarks.harness import extra_memory, nanoseconds_a_value, read_through
 from benchmarks.report import Findings, Row
 from modelkin.checkpoints import StoredTensor, open_checkpoint
 from tests.support.models.quantised_checkpoints import SCHEMES, write_quantised
@@ -37,7 +35,7 @@ def run(quick: bool) -> Findings:
         folder = Path(name)
         plain = folder / "plain.safetensors"
         save_file({"m.weight": torch.from_numpy(weights).bfloat16()}, plain)
-        beside = f"BF16, {_nanoseconds(_tensor(plain), rounds):.1f} ns"
+        beside = f"BF16, {nanoseconds_a_value(_tensor(plain), rounds):.1f} ns"
         rows = [
             _row(
                 scheme, write_quantised(folder / "q", {"m.weight": weights}, scheme), rounds, beside
@@ -47,7 +45,7 @@ def run(quick: bool) -> Findings:
         largest = 0
         for scheme in ("GPTQ, 4 bits, in the order of activations", "AWQ", "nf4"):
             tensor = _tensor(write_quantised(folder / "q", {"m.weight": weights}, scheme))
-            largest = max(largest, extra_memory(partial(_pass, tensor)) or 0)
+            largest = max(largest, extra_memory(partial(read_through, tensor)) or 0)
     memory = Row(
         "memory of a pass, the largest of GPTQ's, AWQ's and nf4's",
         f"{largest / 2**20:.0f} MiB",
@@ -60,7 +58,7 @@ def run(quick: bool) -> Findings:
 
 
 def _row(scheme: str, path: Path, rounds: int, beside: str) -> Row:
-    took = _nanoseconds(_tensor(path), rounds)
+    took = nanoseconds_a_value(_tensor(path), rounds)
     figure = f"processor time a value, {scheme}"
     return Row(figure, f"{took:.1f} ns", beside, "", f"≤ {MOST_NS:.0f} ns", took <= MOST_NS)
 
@@ -68,17 +66,3 @@ def _row(scheme: str, path: Path, rounds: int, beside: str) -> Row:
 def _tensor(path: Path) -> StoredTensor:
     (tensor,) = open_checkpoint(path).tensors
     return tensor
-
-
-def _nanoseconds(tensor: StoredTensor, rounds: int) -> float:
-    taken = []
-    for _ in range(rounds):
-        begin = time.thread_time()
-        _pass(tensor)
-        taken.append(time.thread_time() - begin)
-    return statistics.median(taken) / tensor.size * 1e9
-
-
-def _pass(tensor: StoredTensor) -> None:
-    for _ in tensor.stretches():
-        pass
