@@ -22,7 +22,14 @@ from modelkin.checkpoints.indexes import read_index
 from modelkin.core.foreign_json import Raw, decode_json
 from modelkin.errors import InvalidCheckpoint, PayloadTooLarge
 
-__all__ = ["Counter", "CheckpointFetcher", "fingerprint", "names_in", "revision_label"]
+__all__ = [
+    "WHOLE_BYTES",
+    "CheckpointFetcher",
+    "Counter",
+    "fingerprint",
+    "names_in",
+    "revision_label",
+]
 
 Counter = Callable[[int, int], None]
 """A function of the bytes received and the bytes expected, 0 if the size is unknown."""
@@ -34,6 +41,9 @@ LIMITS: Final = CheckpointLimits(
     header=8_000_000, tensors=MAX_TENSORS, name=MAX_TENSOR_NAME_LENGTH, dimensions=MAX_DIMENSIONS
 )
 """Limits of a checkpoint's header: no model has a million tensors."""
+
+WHOLE_BYTES: Final = 1 << 30
+"""The most bytes of a checkpoint that is downloaded before it is read."""
 
 _FIRST_REQUEST_BYTES: Final = 64 << 10
 """Bytes of a file requested first: they give the header's length and mostly hold all of it."""
@@ -119,7 +129,7 @@ class CheckpointFetcher:
     def fetch(self, revision: HubRevision, name: str) -> Checkpoint:
         """Open the checkpoint of a revision, in a folder of this name.
 
-        It is downloaded first, or fetched as it is read where it has more than a window.
+        It is downloaded first, or fetched as it is read where it is large.
 
         Raises:
             InvalidCheckpoint: the revision holds no checkpoint that can be compared.
@@ -180,7 +190,7 @@ class CheckpointFetcher:
         """Download files, or make sparse ones that are fetched as they are read."""
         sizes = [file.size for file in files]
         known = [size for size in sizes if size is not None]
-        if self.whole or len(known) < len(sizes) or sum(known) <= self.ranged.window:
+        if self.whole or len(known) < len(sizes) or sum(known) <= WHOLE_BYTES:
             self._download(revision, files, folder, where)
             return
         self._require_small(sum(known), where)

@@ -87,7 +87,8 @@ class LargestEntries:
                 field="importance",
             )
         kept = self._kept(min(k, self._filled))
-        indices: IndexArray = np.sort(self._indices[: self._filled][kept])
+        indices: IndexArray = self._indices[: self._filled][kept]
+        indices.sort()
         return Support.trusted(indices, self._num_parameters)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.hubs.ingestion.files import ranged_files
+from app.hubs.ingestion.files import checkpoint_fetcher, ranged_files
 from app.settings import Settings
 from tests.support.app.harness import AppHarness
 from tests.support.models.checkpoints import (
@@ -34,6 +34,7 @@ def small_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that the checkpoints do not fit into."""
     monkeypatch.setattr(ranged_files, "BLOCK_BYTES", BLOCK)
     monkeypatch.setattr(ranged_files, "WINDOW_BYTES", WINDOW)
+    monkeypatch.setattr(checkpoint_fetcher, "WHOLE_BYTES", WINDOW)
     monkeypatch.setattr(ranged_files, "LOOK_BYTES", 1 << 10)
     monkeypatch.setattr("modelkin.checkpoints.one_pass.PART_SIZE", 10_000)
 
@@ -80,6 +81,19 @@ def ranges_of(hub: Hub, ranges: list[tuple[int, int]]) -> None:
     hub.on_cdn = note
 
 
+def disk_of(app: AppHarness, hub: Hub) -> list[int]:
+    """Have the bytes noted that downloads take of the disk, holes not counted, at each range."""
+    taken, folder, before = list[int](), app.services[Settings].checkpoint_dir, hub.on_cdn
+
+    def note(request: Handler) -> bool:
+        sparse = folder.rglob("*.safetensors")
+        taken.append(sum(512 * path.stat().st_blocks for path in sparse))
+        return before(request)
+
+    hub.on_cdn = note
+    return taken
+
+
 def require_same(app: AppHarness, outcome: dict[str, Any]) -> None:
     """Both supports are those of the tensors in memory."""
     model, sister = tuned(2), sister_of("kin", BASE)
@@ -93,7 +107,9 @@ def test_a_large_checkpoint_is_fetched_once_as_it_is_read(hub: Hub, app: AppHarn
     push(hub)
     ranges: list[tuple[int, int]] = []
     ranges_of(hub, ranges)
+    taken = disk_of(app, hub)
     require_same(app, synced(app, hub))
+    assert WINDOW // 2 <= max(taken) <= WINDOW + 4 * BLOCK  # a block that comes, and headers
     longest = max(last + 1 - first for first, last in ranges)
     assert longest <= BLOCK
     total = sum(last + 1 - first for first, last in ranges)
