@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         raise NotImplementedError
 
-    def say(self, status: int, body: bytes = b"", **headers: Any) -> None:
+    def say(self, status: int, body: bytes | memoryview = b"", **headers: Any) -> None:
         self.send_response(status)
         for name, value in {"Content-Length": len(body), **headers}.items():
             self.send_header(name.replace("_", "-"), str(value))

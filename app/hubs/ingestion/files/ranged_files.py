@@ -24,8 +24,8 @@ __all__ = ["BLOCK_BYTES", "LOOK_BYTES", "WINDOW_BYTES", "RangedFiles"]
 BLOCK_BYTES: Final = 32 << 20
 """Bytes of a request."""
 WINDOW_BYTES: Final = 1 << 28
-"""Bytes that are on the disk at a time, of all files. A model and its base are read side by side, so
-a few blocks do; what a sync keeps of its findings takes more of the disk."""
+"""Bytes that are on the disk at a time, of all files. A model and its base are read side by side,
+so a few blocks do; what a sync keeps of its findings takes more of the disk."""
 
 LOOK_BYTES: Final = 256 << 10
 """The most bytes of a read that may come alone."""
