@@ -343,6 +343,11 @@ def matching(
     return matched
 
 
+def _is_list_of_indices(tensor: StoredTensor) -> bool:
+    """Whether it numbers positions, tokens or rows; codes are matrices, or have fewer bits."""
+    return tensor.dtype in ("I64", "U64") and len(tensor.shape) < 2
+
+
 def _check_parameters(
     floats: tuple[StoredTensor, ...],
     skipped: tuple[StoredTensor, ...],
@@ -358,7 +363,7 @@ def _check_parameters(
         )
     if parameters == 0:
         raise bad_checkpoint(where, "it holds no tensor of floats, and so no parameters")
-    packed = [t for t in skipped if t.dtype != "BOOL"]
+    packed = [t for t in skipped if t.dtype != "BOOL" and not _is_list_of_indices(t)]
     size = sum(tensor.size * tensor.itemsize for tensor in packed)
     if size > _MAX_INTEGER_SHARE * (size + parameters):
         largest = max(packed, key=lambda t: t.size * t.itemsize)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from modelkin.core.file_formats import BEGINNING_BYTES
+from modelkin.core.file_formats import BEGINNING_BYTES, describe_beginning, unread_format
 from modelkin.core.foreign_json import decode_json
 from modelkin.core.safetensors_header import (
     LENGTH_BYTES,
@@ -81,5 +81,11 @@ def header_length(path: Path) -> int:
         beginning = file.read(BEGINNING_BYTES)
     length = int.from_bytes(beginning[:LENGTH_BYTES], "little")
     if size < LENGTH_BYTES or not 2 <= length <= size - LENGTH_BYTES or length > MAX_HEADER_BYTES:
-        raise bad_checkpoint(path.name, length_problem(size, beginning))
+        raise bad_checkpoint(path.name, _problem(path, size, beginning))
     return length
+
+
+def _problem(path: Path, size: int, beginning: bytes) -> str:
+    """Why a file is none of safetensors: by what it begins with, else by its name."""
+    told = None if describe_beginning(beginning) else unread_format(path.as_posix())
+    return length_problem(size, beginning) if told is None else f"by its name it is {told}"

@@ -243,7 +243,7 @@ def unread_components(
             inside.setdefault(name, []).append(file)
     found = {}
     for name, held in sorted(inside.items()):
-        told = describe_unread(min(held, key=unread_rank))
+        told = describe_unread(_likeliest(held))
         if told is not None and not any(is_weights(file.rpartition("/")[2]) for file in held):
             found[name] = told
     return found
@@ -351,9 +351,13 @@ def _is_aside(name: str, found: Collection[str]) -> bool:
 
 def _unread(files: Sequence[str]) -> str:
     """Words about a file of a format that is not read, and what would do."""
-    likeliest = min(files, key=unread_rank, default="")
-    told = describe_unread(likeliest)
+    told = describe_unread(_likeliest(files))
     return ": save the weights as model.safetensors" if told is None else f", and {told}"
+
+
+def _likeliest(files: Iterable[str]) -> str:
+    """The file that is named for all: of the likeliest format, the first by name."""
+    return min(((unread_rank(file), file) for file in files), default=(0, ""))[1]
 
 
 def _paths(folder: PurePosixPath, names: Iterable[str]) -> tuple[str, ...]:

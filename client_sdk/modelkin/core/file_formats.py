@@ -10,26 +10,67 @@ from typing import Final
 
 from modelkin.core.quoting import quote
 
-__all__ = ["BEGINNING_BYTES", "describe_beginning", "describe_unread", "unread_rank"]
+__all__ = [
+    "BEGINNING_BYTES",
+    "describe_beginning",
+    "describe_unread",
+    "unread_format",
+    "unread_rank",
+]
 
 BEGINNING_BYTES: Final = 512
 """The bytes of a file that tell its format; those of a tar archive come latest."""
 
 _SAVE: Final = "save the model by safetensors.torch.save_file"
 _PUBLISH: Final = "publish the weights as model.safetensors"
+_ARRAYS: Final = "save named arrays by safetensors.numpy.save_file"
 _PICKLE: Final = f"a pickle may run whatever its maker wants: {_SAVE}"
 
 _UNREAD: Final = (
-    ((".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".pdparams"), "a pickle, which is never"),
-    ((".h5", ".hdf5", ".keras"), "of Keras, which is not"),
-    ((".msgpack",), "of Flax, which is not"),
-    ((".npz", ".npy"), "of NumPy, which is not"),
-    ((".onnx",), "ONNX, whose names of tensors are not those of the model, and so is not"),
-    ((".tflite", ".mlmodel", ".mlpackage", ".pte", ".engine", ".plan"), "compiled, and is not"),
-    ((".nemo", ".zip", ".tar", ".gz", ".tgz", ".7z", ".zst", ".xz", ".rar"), "an archive, and not"),
-    ((".dvc",), "a pointer of DVC, and no weights that can be"),
+    (
+        ("pt", "pth", "ptl", "ckpt", "pkl", "pickle", "joblib", "pdparams"),
+        "a pickle, which is never read",
+    ),
+    (("h5", "hdf5", "keras"), "of Keras, which is not read"),
+    (("msgpack",), "of Flax, which is not read"),
+    (("npz", "npy"), "of NumPy, which is not read"),
+    (
+        ("onnx", "onnx_data", "ort"),
+        "ONNX, whose names of tensors are not those of the model, and so is not read",
+    ),
+    (("pb",), "of TensorFlow, which is not read"),
+    (("tflite", "lite", "litertlm", "task"), "of TensorFlow Lite, compiled, and is not read"),
+    (("mlmodel", "mlpackage", "mlmodelc"), "of Core ML, compiled, and is not read"),
+    (("pte", "engine", "plan", "trt", "rknn", "hef", "dlc"), "compiled, and is not read"),
+    (("ggml",), "GGML, which GGUF has replaced, and is not read"),
+    (
+        ("param", "pdiparams", "caffemodel", "weights", "mnn", "t7", "ftz"),
+        "of a program of its own, and is not read",
+    ),
+    (("traineddata",), "of Tesseract, which is not read"),
+    (
+        ("nemo", "zip", "tar", "gz", "tgz", "7z", "zst", "xz", "bz2", "rar", "mar", "llamafile"),
+        "an archive, and not read",
+    ),
+    (("dvc",), "a pointer of DVC, and no weights that can be read"),
+    (("bin",), "either a pickle or of a program of its own, and is not read"),
 )
-"""The suffixes of formats of weights, the most frequent first, and what they are."""
+"""The endings of names of weights, the likeliest first, and what these files are."""
+
+_RANKS: Final = {ending: rank for rank, (ends, _) in enumerate(_UNREAD) for ending in ends}
+_ENDING_BY_NAME: Final = (
+    (re.compile(r"(?:pytorch|adapter|learned_embeds)[^/]*\.bin$"), "pt"),
+    (re.compile(r"ggml[^/]*\.bin$"), "ggml"),
+    (re.compile(r"\.(mlpackage|mlmodelc)/.+", re.S), "mlmodel"),
+    (re.compile(r"\.data-[0-9]+-of-[0-9]+$"), "pb"),
+    (re.compile(r"\.onnx[._]data$"), "onnx"),
+)
+"""Ends of paths that say more than the ending does, and the ending whose files they are like."""
+_PIECE: Final = re.compile(
+    r"\.(?:safetensors|gguf|bin|zip|7z|tar)[._-](?:part|split)?[._-]?(?:[0-9]{1,4}|[a-c][a-z]?)$"
+)
+"""The end of a name of a piece of a file, as ``split`` and uploaders write it."""
+_JOIN: Final = "a piece of a file that was cut: join the pieces in their order, as by cat"
 
 _BEGINNINGS: Final[tuple[tuple[bytes, str], ...]] = (
     (
@@ -47,7 +88,6 @@ _BEGINNINGS: Final[tuple[tuple[bytes, str], ...]] = (
     (b"GGUF", "it is a GGUF file: its name has to end in .gguf"),
     (b"lmgg", "it is a GGML file, which GGUF has replaced: convert it to GGUF"),
     (b"tjgg", "it is a GGML file, which GGUF has replaced: convert it to GGUF"),
-    (b"PK\x03\x04", f"it is a zip archive, as torch.save writes it around a pickle, and {_PICKLE}"),
     (b"PK\x05\x06", "it is an empty zip archive"),
     (b"\x1f\x8b", "it is a gzip archive: unpack it"),
     (b"BZh", "it is a bzip2 archive: unpack it"),
@@ -56,13 +96,30 @@ _BEGINNINGS: Final[tuple[tuple[bytes, str], ...]] = (
     (b"7z\xbc\xaf\x27\x1c", "it is a 7z archive: unpack it"),
     (b"Rar!", "it is a rar archive: unpack it"),
     (b"\x89HDF\r\n\x1a\n", f"it is an HDF5 file, as Keras writes it: {_PUBLISH}"),
-    (b"\x93NUMPY", "it is an array of NumPy: save named arrays by safetensors.numpy.save_file"),
+    (b"\x93NUMPY", f"it is an array of NumPy: {_ARRAYS}"),
+    (b"\xba\x16\x4f\x2f", f"it is of fastText: {_PUBLISH}"),
     (
         bytes(8),
         "it begins with zeros, as unfinished downloads do: get it again",
     ),
 )
-_TAR: Final = (257, b"ustar", "it is a tar archive: unpack it")
+_INSIDE: Final[tuple[tuple[int, bytes, str], ...]] = (
+    (257, b"ustar", "it is a tar archive: unpack it"),
+    (4, b"TFL3", f"it is of TensorFlow Lite, compiled: {_PUBLISH}"),
+    (4, b"ORTM", f"it is ONNX, compiled for its runtime: {_PUBLISH}"),
+    (4, b"ET12", f"it is of ExecuTorch, compiled: {_PUBLISH}"),
+)
+"""What stands further inside a file, and where."""
+_ZIP: Final = b"PK\x03\x04"
+_MEMBERS: Final[tuple[tuple[tuple[bytes, ...], str], ...]] = (
+    (
+        (b".pkl", b"/version", b"/byteorder", b".debug_pkl"),
+        f"it is a zip archive, as torch.save writes it around a pickle, and {_PICKLE}",
+    ),
+    ((b".npy",), f"it is an archive of arrays of NumPy: {_ARRAYS}"),
+    ((b"metadata.json", b".weights.h5"), f"it is an archive of Keras: {_PUBLISH}"),
+)
+"""How the name of an archive's first member ends, and what the archive is."""
 _PAGE: Final = re.compile(
     rb"\s*(?:<!--.{0,200}?-->\s*)?<(?:!doctype\s+html|html|head|body)", re.I | re.S
 )
@@ -73,16 +130,29 @@ _TEXT: Final = re.compile(rb"[\x09\x0a\x0d\x20-\x7e]{8,}")
 
 def describe_unread(path: str) -> str | None:
     """What a file of weights is that is not read, and what would do; None for other names."""
+    what = unread_format(path)
+    return None if what is None else f"{quote(path)} is {what}"
+
+
+def unread_format(path: str) -> str | None:
+    """The words of :func:`describe_unread` behind "is"."""
     rank = unread_rank(path)
-    if rank == len(_UNREAD):
-        return None
-    return f"{quote(path)} is {_UNREAD[rank][1]} read: {_PUBLISH}"
+    if rank < len(_UNREAD):
+        return f"{_UNREAD[rank][1]}: {_PUBLISH}"
+    return _JOIN if rank == len(_UNREAD) else None
 
 
 def unread_rank(path: str) -> int:
     """The place of a file's format in the order in which formats are named; the last for others."""
     lower = path.lower()
-    return next((i for i, (ends, _) in enumerate(_UNREAD) if lower.endswith(ends)), len(_UNREAD))
+    ending = lower.rpartition(".")[2]
+    for pattern, other in _ENDING_BY_NAME:
+        if pattern.search(lower):
+            ending = other
+    rank = _RANKS.get(ending)
+    if rank is None:
+        return len(_UNREAD) if _PIECE.search(lower) else len(_UNREAD) + 1
+    return rank
 
 
 def describe_beginning(beginning: bytes) -> str | None:
@@ -95,9 +165,11 @@ def describe_beginning(beginning: bytes) -> str | None:
     for magic, words in _BEGINNINGS:
         if beginning.startswith(magic):
             return words
-    at, magic, words = _TAR
-    if beginning[at : at + len(magic)] == magic:
-        return words
+    if beginning.startswith(_ZIP):
+        return _describe_zip(beginning)
+    for at, magic, words in _INSIDE:
+        if beginning[at : at + len(magic)] == magic:
+            return words
     if beginning[:1] == b"\x80" and beginning[1:2] <= b"\x05":
         return f"it is a pickle, as torch.save writes it, and {_PICKLE}"
     if _PAGE.match(beginning):
@@ -110,3 +182,13 @@ def describe_beginning(beginning: bytes) -> str | None:
         words = quote(text[0][:60].decode("ascii").strip())
         return f"it is text that begins with {words}, and not a safetensors file"
     return None
+
+
+def _describe_zip(beginning: bytes) -> str:
+    """What an archive is, by the name of its first member."""
+    length = int.from_bytes(beginning[26:28], "little")
+    name = beginning[30 : 30 + length]
+    for endings, words in _MEMBERS:
+        if name.endswith(endings):
+            return words
+    return f"it is a zip archive: unpack it, or, if torch.save wrote it, {_SAVE}"

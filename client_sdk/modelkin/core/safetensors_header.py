@@ -38,6 +38,8 @@ MAX_HEADER_BYTES: Final = 100_000_000
 
 LENGTH_BYTES: Final = 8
 """Bytes before the header, which are its length."""
+_SHORTEST: Final = len(b"{}")
+"""Bytes of the shortest header."""
 
 BITS: Final = {
     "BOOL": 8,
@@ -180,9 +182,12 @@ def length_problem(size: int, beginning: bytes) -> str:
     """
     if known := describe_beginning(beginning[:size]):
         return known
-    if size < LENGTH_BYTES + 2:
-        return f"it has {size} bytes, a safetensors file has at least {LENGTH_BYTES + 2}"
+    least = LENGTH_BYTES + _SHORTEST
+    if size < least:
+        return f"it has {size} bytes, a safetensors file has at least {least}"
     length = int.from_bytes(beginning[:LENGTH_BYTES], "little")
+    if length < _SHORTEST:
+        return "its first 8 bytes are no length of a header: it is not a safetensors file"
     if length > MAX_HEADER_BYTES:
         return (
             f"its first 8 bytes declare a header of {length} bytes, more than the format's "

@@ -145,6 +145,16 @@ def test_integers_that_nothing_explains_are_refused(tmp_path: Path) -> None:
     assert "91% of its bytes are integers, most of them in 'w.words' (I32)" in refusal(path)
 
 
+def test_lists_of_indices_are_no_codes(tmp_path: Path) -> None:
+    """However many numbers map tokens to rows, they are left out, and make no file quantised."""
+    stored = {"embeddings": torch.ones(40, 8), "mapping": torch.arange(9000)}
+    checkpoint = open_checkpoint(save(tmp_path / "m.safetensors", stored))
+    assert (320, ["mapping"]) == (
+        checkpoint.num_parameters,
+        [tensor.name for tensor in checkpoint.skipped],
+    )
+
+
 def test_excluded_tensors_are_no_parameters(path: Path) -> None:
     """Patterns leave out tensors, such as a classifier head; one without a match is refused."""
     checkpoint = open_checkpoint(path, ["head.*", "z*"])

@@ -60,6 +60,11 @@ def tarred() -> bytes:
         (pickle.dumps({"w": [1.0] * 9}), "a pickle, as torch.save writes it"),
         (pickle.dumps({"w": [1.0] * 9}, protocol=2), "a pickle, as torch.save writes it"),
         (zipped("archive/data.pkl"), "a zip archive, as torch.save writes it around a pickle"),
+        (zipped("encoder.npy"), "an archive of arrays of NumPy: save named arrays"),
+        (zipped("metadata.json"), "an archive of Keras"),
+        (zipped("1_Pooling/config.json"), "a zip archive: unpack it"),
+        (b"PK\x03\x04", "a zip archive: unpack it"),
+        (b"\x1c\0\0\0TFL3" + bytes(40), "of TensorFlow Lite, compiled"),
         (gzip.compress(b"x" * 99, mtime=0), "a gzip archive"),
         (bz2.compress(b"x" * 99), "a bzip2 archive"),
         (lzma.compress(b"x" * 99), "an xz archive"),
@@ -69,6 +74,7 @@ def tarred() -> bytes:
         (b"\x08\x07\x12\x07pytorch\x1a\x052.1.0", "it looks like ONNX"),
         (bytes(4096), "it begins with zeros"),
         (b"\xff" * 99, "its first 8 bytes declare a header of 18446744073709551615 bytes"),
+        (b"\1" + bytes(99), "its first 8 bytes are no length of a header"),
         (b"", "it has 0 bytes"),
     ],
 )
@@ -88,3 +94,34 @@ def test_an_index_is_called_what_it_is(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "model.safetensors.index.json").write_bytes(data)
     with pytest.raises(InvalidCheckpoint, match="in place of the file"):
         open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("pytorch_model-00001-of-00002.bin", "a pickle, which is never read"),
+        ("adapter_model.bin", "a pickle, which is never read"),
+        ("model.bin", "either a pickle or of a program of its own"),
+        ("group1-shard1of4.bin", "either a pickle or of a program of its own"),
+        ("ggml-base.en.bin", "GGML, which GGUF has replaced"),
+        ("a.mlpackage/Data/weights/weight.bin", "of Core ML, compiled"),
+        ("saved_model.pb", "of TensorFlow, which is not read"),
+        ("variables/variables.data-00000-of-00001", "of TensorFlow, which is not read"),
+        ("model.onnx.data", "ONNX"),
+        ("eng.traineddata", "of Tesseract"),
+        ("yolo.weights", "of a program of its own"),
+        ("x.gguf.part00", "a piece of a file that was cut: join the pieces"),
+        ("model.safetensors.aa", "a piece of a file that was cut"),
+        ("x.gguf-split-b", "a piece of a file that was cut"),
+        ("model.safetensors.gz", "an archive"),
+    ],
+)
+def test_a_file_is_called_what_its_name_says(tmp_path: Path, name: str, says: str) -> None:
+    """So of a repository without weights that are read, and of a file whose bytes say nothing."""
+    path = tmp_path / "held" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"\xfb" * 99)
+    for given, where in ((path, "by its name it is "), (tmp_path / "held", f"{name!r} is ")):
+        with pytest.raises(InvalidCheckpoint) as caught:
+            open_checkpoint(given)
+        assert where + says in str(caught.value)

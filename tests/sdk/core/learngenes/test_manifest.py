@@ -61,7 +61,7 @@ def test_a_sound_file_is_read() -> None:
     ("data", "why"),
     [
         (b"", "it has 0 bytes"),
-        (b"PK\x03\x04" + bytes(40), "a zip archive, as torch.save writes it"),
+        (b"PK\x03\x04" + bytes(40), "a zip archive: unpack it, or, if torch.save wrote it"),
         ((MAX_HEADER_BYTES + 1).to_bytes(8, "little") + bytes(MAX_HEADER_BYTES + 1), "8000000"),
         (file_of({}), "1 to 100000 tensors, not 0"),
         (file_of({"a": tensor(0, 8), "b": tensor(4, 12)}, bytes(12)), "overlaps"),
