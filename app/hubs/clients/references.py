@@ -18,6 +18,8 @@ _PUBLIC_HOSTS: Final = frozenset({"huggingface.co", "hf.co"})
 _BEFORE_REVISION: Final = frozenset({"tree", "blob", "resolve", "raw", "commit", "commits"})
 """Parts of a page's path that stand between a model and a revision."""
 _MAIN: Final = "main"
+_CLONED: Final = ".git"
+"""The end of a repository's address where it is cloned; no name on the Hub ends so."""
 _URI: Final = re.compile(r"models:/+([^/@]+)(?:/([^/]+)|@(.+))?/?")
 """MLflow's URIs: ``models:/name/version`` and ``models:/name@alias``."""
 _LOGGED: Final = re.compile(r"m-[0-9a-f]{8,}")
@@ -45,6 +47,7 @@ def huggingface_reference(text: str, base: str) -> tuple[str, str | None]:
     path = _path(written.removeprefix("hf://"), base)
     if path is None:
         name, pin = _split(written.removeprefix("hf://"))
+        name = name.rstrip("/").removesuffix(_CLONED) or name
         return name, None if pin == _MAIN else pin
     parts = [part for part in path.split("/") if part]
     if parts[:1] == ["api"]:
@@ -53,7 +56,7 @@ def huggingface_reference(text: str, base: str) -> tuple[str, str | None]:
         del parts[:1]
     at = next((n for n in (1, 2) if parts[n : n + 1] and parts[n] in _BEFORE_REVISION), len(parts))
     pin = "".join(parts[at + 1 : at + 2])
-    return "/".join(parts[:at]), None if pin in {"", _MAIN} else pin
+    return "/".join(parts[:at]).removesuffix(_CLONED), None if pin in {"", _MAIN} else pin
 
 
 def mlflow_reference(text: str, base: str) -> tuple[str, str | None]:
