@@ -313,6 +313,9 @@ NO_CORE = "it is a core of a Tucker decomposition"
         ({}, {"lora_a": np.ones((16, 4), "f4")}, "it is a factor as mlx-lm names it"),
         ({}, {"oft_blocks": np.ones((4, 4, 4), "f4")}, "it is of OFT, which multiplies"),
         ({}, {"ia3_l": np.ones(16, "f4")}, "it is of IA3, which multiplies"),
+        ({}, {"weight": np.ones(16, "f4"), "on_input": np.ones(1, "f4")}, "it is of IA3, which"),
+        ({}, {"a1.weight": np.ones((4, 4), "f4")}, "it is a factor of GLoRA, which multiplies"),
+        ({}, {"diff": np.ones((4, 4), "f4")}, "it is a difference of a whole tensor"),
     ],
 )
 def test_adapters_that_are_not_read_are_refused_by_name(

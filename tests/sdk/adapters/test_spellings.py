@@ -134,6 +134,8 @@ def test_components_are_told_by_files_of_pipelines_alone() -> None:
         ("layers.0.lora_a", True),
         ("x.boft_R", True),
         ("x.ia3_l", True),
+        ("lora_unet_down_blocks_0.a1.weight", True),  # of GLoRA
+        ("lycoris_layers_0_q_proj.diff", True),
         ("x.alpha", False),  # of an activation
         ("blocks.0.attn.w_lora.lora.0.weight", False),  # of RWKV-7, which is no adapter
         ("lora_head.weight", False),

@@ -34,6 +34,7 @@ _ANY: Final = re.compile(
     r"|hada_[wt]|lokr_[wt]|dora_scale|boft_[RrSs]|oft_(?:blocks|diag|[RrSs]$|[RrSs]\.)|ia3_l"
     r"|vera_lambda_|hra_u|fourierft_|randlora_|vblora_|gralora_|delora_|tinylora_|waveft_)"
     r"|[._]lora\.(?:down|up)\."
+    r"|^(?:module\.)?(?:lora_(?:unet|transformer|prior|te[123]?)|lycoris)_"
 )
 """What is in the name of a tensor of an adapter, and of no tensor of a model."""
 
@@ -49,6 +50,8 @@ _OTHERS: Final = {
     "ia3_l": "it is of IA3, which multiplies the base's weights",
     ".lora_a": "it is a factor as mlx-lm names it, which has no configuration of PEFT",
     ".lora_b": "it is a factor as mlx-lm names it, which has no configuration of PEFT",
+    ".on_input": "it is of IA3, which multiplies the base's weights",
+    ".a1.": "it is a factor of GLoRA, which multiplies the base's weights",
     ".diff": "it is a difference of a whole tensor, as LyCORIS saves it beside factors",
 }
 """What tensors that are no factors are, by a part of their names."""
