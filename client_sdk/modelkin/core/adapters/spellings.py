@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from modelkin.core.matching.names import WRAPPERS
+
 __all__ = ["Module", "component_of", "flat_name", "module_of"]
 
-_WRAPPERS: Final = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
-"""What ``torch.compile``, FSDP and activation checkpointing put into names, at any place."""
 _PEFT: Final = "base_model.model."
 _OUTER: Final = re.compile(r"(?:module\.|base_model\.model\.)+")
 """What DataParallel and PEFT put before names."""
@@ -147,7 +147,7 @@ def flat_name(name: str) -> str:
 
 
 def _without_wrappers(name: str) -> str:
-    for wrapper in _WRAPPERS:
+    for wrapper in WRAPPERS:
         name = name.replace(wrapper, "")
     return name.replace("__orig_mod_", "_")  # as kohya's trainers write that of torch.compile
 

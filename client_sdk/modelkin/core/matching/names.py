@@ -12,15 +12,17 @@ from typing import Final
 
 __all__ = ["HARMLESS", "PREFIXES", "TIED", "WRAPPERS", "canonical_name", "expert_of", "plain_names"]
 
-WRAPPERS: Final = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
-"""What ``torch.compile``, FSDP and activation checkpointing put into names, at any place."""
+WRAPPERS: Final = (
+    *("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_forward_module."),
+)
+"""What ``torch.compile``, FSDP, activation checkpointing and Lightning put into names, anywhere."""
 
 _PARALLEL: Final = "module."
 """What DataParallel puts before all names."""
 
 PREFIXES: Final = (
-    # wrappers of whole networks: DataParallel, PEFT, networks with a head or of several parts
-    *(_PARALLEL, "base_model.model.", "model.", "transformer.", "language_model."),
+    # wrappers of whole networks: DataParallel, Opacus, PEFT, networks with a head or several parts
+    *(_PARALLEL, "_module.", "base_model.model.", "model.", "transformer.", "language_model."),
     # the body of a network in transformers, which a headless checkpoint saves without it
     *("albert.", "bert.", "deberta.", "distilbert.", "electra.", "gpt_neox.", "roberta."),
     *("beit.", "deit.", "dinov2.", "swin.", "vit.", "wav2vec2.", "backbone."),

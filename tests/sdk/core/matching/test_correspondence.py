@@ -38,6 +38,8 @@ SAME: dict[str, tuple[Shapes, Callable[[str], str]]] = {
     "data parallel": (BLOCK, lambda name: f"module.{name}"),
     "compiled": (BLOCK, lambda name: f"_orig_mod.{name}"),
     "compiled blocks": (BLOCK, lambda name: name.replace("h.0.", "h.0._orig_mod.")),
+    "lightning": (BLOCK, lambda name: f"_forward_module.{name}"),
+    "differential privacy": (BLOCK, lambda name: f"_module.{name}"),
     "tensorflow": (
         BLOCK,
         lambda name: name.replace("ln_1.weight", "ln_1.gamma").replace("ln_1.bias", "ln_1.beta"),
