@@ -50,6 +50,8 @@ _OF_BLOCKS: Final = (E8M0, "U8", "F8_E4M3")
 """The types of scales that kernels want in an order of their own."""
 _MAX_BYTES: Final = 1 << 16
 _SHORT: Final = (*(name for name in INTEGERS if not name.endswith("64")), "F4")
+_WEIGHT: Final = ".weight"
+_BIAS: Final = "bias"
 _LEAST_A_SCALE: Final = 16
 """Codes for which a scale counts, or more."""
 
@@ -89,12 +91,22 @@ def _take_comfy(contents: Contents, stem: str, codes: StoredTensor, form: bytes)
 
 
 def _scales(contents: Contents) -> dict[str, StoredTensor]:
-    """A tensor of each module that by its name scales others, and that no family took."""
-    found = {}
+    """A tensor of each module that may scale its weights, and that no family took.
+
+    By its name; or since it is a single float, or is named as a part of the weight.
+    """
+    found: dict[str, StoredTensor] = {}
     for name, tensor in contents.tensors.items():
-        module, _, last = name.rpartition(".")
-        if "scale" in last and name not in contents.taken and tensor.dtype in FLOATS:
+        if name in contents.taken or tensor.dtype not in FLOATS:
+            continue
+        above, _, last = name.rpartition(".")
+        module = above.removesuffix(_WEIGHT)
+        if "scale" in last:
             found[module] = tensor
+        elif tensor.dtype.startswith("F8") or _BIAS in last:
+            continue
+        elif tensor.size == 1 or module != above:
+            found.setdefault(module, tensor)
     found.pop("", None)
     return found
 
@@ -116,7 +128,7 @@ def _scheme(
     module, _, last = name.rpartition(".")
     scale = scales.get(module) if last.startswith("weight") else None
     if scale is not None and scale.size * _LEAST_A_SCALE <= tensor.size:
-        return f"a scheme whose scales are called {quote(scale.name.rpartition('.')[2])}"
+        return f"a scheme whose scales are called {quote(scale.name.removeprefix(f'{module}.'))}"
     method = contents.statement.method
     if tensor.dtype in _SHORT and method is not None and method not in _READ:
         return f"{quote(method)}, as {contents.statement.file} says"

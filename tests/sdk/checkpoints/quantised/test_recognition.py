@@ -74,10 +74,18 @@ def test_scales_by_any_name(tmp_path: Path, name: str) -> None:
     assert similarity(before, after) > 0.9
 
 
-@pytest.mark.parametrize("name", ["weight_descale", "own_scale_8", "scales"])
-def test_scales_by_an_unknown_name(tmp_path: Path, name: str) -> None:
-    """A small tensor of floats in the module that is called some scale is not passed over."""
-    tensors = {"blk.weight": matrix(1).to(E4M3), f"blk.{name}": torch.ones(64)}
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        *[("weight_descale", 64), ("own_scale_8", 64), ("scales", 64)],
+        *[("weight.scale", 64), ("weight.absmax", 64), ("weight_amax", 1), ("s", 1)],
+    ],
+)
+def test_scales_by_an_unknown_name(tmp_path: Path, name: str, size: int) -> None:
+    """A small tensor of floats in the module that is called some scale is not passed over, nor a
+    single float by any name, or what is named as a part of the weight.
+    """
+    tensors = {"blk.weight": matrix(1).to(E4M3), f"blk.{name}": torch.ones(size)}
     assert f"whose scales are called {name!r}" in refusal(tmp_path, tensors)
 
 
@@ -85,6 +93,8 @@ def test_plain_casts(tmp_path: Path) -> None:
     """8-bit floats without scales are values; so are those beside scaled ones."""
     tensors = {"a.weight": matrix(1).to(E4M3), "a.bias": torch.ones(64), "n.weight": torch.ones(9)}
     assert ["F32", "F8_E4M3", "F32"] == [t.dtype for t in opened(tmp_path, tensors).tensors]
+    more = {"a.e_score_correction_bias": torch.ones(1), "gamma": torch.ones(1)}
+    assert 5 == len(opened(tmp_path, tensors | more).tensors)
     scaled = {"b.weight": matrix(2).to(E4M3), "b.scale_weight": torch.tensor(2.0)}
     mixed = opened(tmp_path, {**tensors, **scaled, "scaled_fp8": torch.zeros(2).to(E4M3)})
     assert {"a.weight": "F8_E4M3", "b.weight": "F8_E4M3 with scales"} == {
