@@ -4,7 +4,8 @@ Names are those that transformers, diffusers and huggingface_hub write, with any
 ``model.safetensors``, ``model.safetensors.index.json``, ``model-00001-of-000163.safetensors``, and
 their variants ``model.fp16.safetensors``, ``model.safetensors.index.fp16.json``,
 ``model.fp16.safetensors.index.json``, ``model.fp16-00001-of-00002.safetensors`` and
-``model-00001-of-00002.fp16.safetensors``.
+``model-00001-of-00002.fp16.safetensors``. Others number shards ``model_1_of_2.safetensors`` and
+``model.1-of-2.safetensors``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["SUFFIX", "Candidate", "Shard", "candidates", "is_index", "is_weights
 SUFFIX: Final = ".safetensors"
 
 _INDEX: Final = re.compile(r"(.+)\.safetensors\.index((?:\.[\w-]+)?)\.json")
-_SHARD: Final = re.compile(r"(.+)-([0-9]+)-of-([0-9]+)((?:\.[\w-]+)?)\.safetensors")
+_SHARD: Final = re.compile(r"(.+)([-_.])([0-9]+)([-_])of[-_]([0-9]+)((?:\.[\w-]+)?)\.safetensors")
 
 
 class Shard(NamedTuple):
@@ -72,8 +73,8 @@ def shard_of(name: str) -> Shard | None:
     found = _SHARD.fullmatch(name)
     if found is None:
         return None
-    stem, number, total, tail = found.groups()
-    return Shard(int(number), int(total), stem + tail, (total, tail))
+    stem, before, number, after, total, tail = found.groups()
+    return Shard(int(number), int(total), stem + tail, (before + after + total, tail))
 
 
 def is_whole(names: Collection[str]) -> bool:

@@ -52,6 +52,7 @@ _VARIANT: Final = re.compile(
 """A variant's name, after that of the plain weights beside it."""
 _OTHER_FORM: Final = ("consolidated", "original")
 """The names of a file, or a folder, with the same weights in the form of their maker's own code."""
+_NUMBER: Final = re.compile(r"(?<![A-Za-z0-9])[0-9]+")
 _MAX_NAME_BYTES: Final = 255
 """The longest file name of every file system."""
 _BESIDE: Final = (
@@ -335,6 +336,11 @@ def _checkpoint(found: Mapping[str, Candidate], where: str) -> str:
         if names:
             break
     files = [n for name in indexed or plain for n in found[name].names[:1]]
+    if len({_NUMBER.sub("", name) for name in files}) == 1:
+        raise InvalidCheckpoint(
+            f"{where} holds {_join(files)}, whose names differ in their numbers alone: if they are "
+            f"parts of one model, save it whole or with its index; if each is a model, give one"
+        )
     raise InvalidCheckpoint(
         f"{where} holds several checkpoints, {_join(files)}, and none is named "
         f"{_DEFAULTS[0]}.safetensors: give one of them, or name it so"

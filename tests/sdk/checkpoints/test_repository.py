@@ -55,6 +55,8 @@ def test_the_file_to_open(files: list[str], first: str | None) -> None:
         shards(2, stem="model.fp16"),
         [name.replace(".safe", ".fp16.safe") for name in shards(2, stem="diffusion_pytorch_model")],
         [f"transformer/{name}" for name in shards(2)],
+        [name.replace("-", "_") for name in shards(2)],
+        [name.replace("model-", "model.") for name in shards(2)],
     ],
 )
 def test_a_whole_set_needs_no_index(files: list[str]) -> None:
@@ -71,6 +73,11 @@ def test_a_whole_set_needs_no_index(files: list[str]) -> None:
         ([*shards(3)[:2], "consolidated.safetensors"], "its upload is not complete"),
         ([*shards(2)[:1], *shards(2, digits="1/1")[1:]], "its upload is not complete"),
         (["m-1-of-2.safetensors", "m-01-of-2.safetensors"], "its upload is not complete"),
+        (["m-1-of-2.safetensors", "m_2_of_2.safetensors"], "its upload is not complete"),
+        (
+            ["consolidated.00.safetensors", "consolidated.01.safetensors"],
+            "whose names differ in their numbers alone: if they are parts of one model",
+        ),
         (["a.safetensors", "b.safetensors"], "several checkpoints, 'a.safetensors', 'b.safetensor"),
         (["a.v1.safetensors", "a.v1.5.safetensors"], "several checkpoints"),
         (["x.fp16.safetensors", "x.fp8.safetensors"], "several checkpoints"),
@@ -104,6 +111,8 @@ def test_what_is_no_choice(files: list[str], says: str) -> None:
         ("model-1-of-3.safetensors", [INDEX], INDEX),
         ("m.fp16-00001-of-00002.safetensors", ["m.safetensors.index.fp16.json"], "index.fp16.json"),
         ("m-00002-of-00002.fp16.safetensors", ["m.fp16.safetensors.index.json"], "fp16.safetens"),
+        ("model_00001_of_00002.safetensors", [INDEX], INDEX),
+        ("model.1-of-2.safetensors", [], "1 of 2"),
     ],
 )
 def test_a_shard_is_not_the_whole(name: str, beside: list[str], remedy: str) -> None:
