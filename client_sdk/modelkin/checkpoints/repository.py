@@ -126,7 +126,8 @@ class Choice:
         wanted = sorted(set(named))
         missing = [name for name in wanted if name not in self.names]
         if not missing:
-            return Shards(_paths(path.parent, wanted), is_whole(wanted))
+            notes = _aside_note(path.name, self.names - {path.name, *wanted})
+            return Shards(_paths(path.parent, wanted), is_whole(wanted), notes=notes)
         own = next(c for c in candidates(self.names).values() if c.index == path.name)
         begun = self.names.intersection(wanted)
         sets = own.whole_sets
@@ -137,10 +138,11 @@ class Choice:
             )
         [found] = sets
         note = (
-            f"{quote(self.first)} names {len(missing)} files that are not there, such as "
+            f"{quote(path.name)} names {len(missing)} files that are not there, such as "
             f"{quote(missing[0])}: the {len(found)} shards beside it are read, which are complete"
         )
-        return Shards(_paths(path.parent, found), whole=True, replaced=True, notes=(note,))
+        notes = (note, *_aside_note(found[0], self.names - {path.name, *found}))
+        return Shards(_paths(path.parent, found), whole=True, replaced=True, notes=notes)
 
 
 def choose(files: Iterable[str], where: str) -> Choice:
@@ -307,20 +309,26 @@ def _in_folder(
     beside = tuple(path for path in _paths(folder, _BESIDE) if path in held)
     choice = Choice("file", "", beside=beside, names=frozenset(names))
     if chosen.file is not None:
-        others = [n for n in chosen.names if n != chosen.file]
-        notes = (f"{chosen.file} is read, and {_join(others)} beside it left aside",)
-        return replace(choice, first=str(folder / chosen.file), notes=notes if others else ())
+        notes = _aside_note(chosen.file, set(names) - {chosen.file})
+        return replace(choice, first=str(folder / chosen.file), notes=notes)
     if chosen.index is not None:
         return replace(choice, kind="index", first=str(folder / chosen.index))
     if len(sets := chosen.whole_sets) == 1:
         shards = _paths(folder, sets[0])
-        if len(shards) == 1:
-            return replace(choice, first=shards[0])
-        return replace(choice, kind="shards", first=shards[0], shards=shards)
+        notes = _aside_note(sets[0][0], set(names).difference(sets[0]))
+        choice = replace(choice, first=shards[0], notes=notes)
+        return choice if len(shards) == 1 else replace(choice, kind="shards", shards=shards)
     raise InvalidCheckpoint(
-        f"{where} holds shards, {_join(chosen.names)}, which are not all of one set, and no "
+        f"{where} holds shards, {_join(chosen.names)}, which are no whole set, and no "
         f"{name}.safetensors.index.json to go by: its upload is not complete"
     )
+
+
+def _aside_note(read: str, aside: Collection[str]) -> tuple[str, ...]:
+    """The note on other weights in the folder of those that are read; none without any."""
+    if not aside:
+        return ()
+    return (f"{quote(read)} is read, and {_join(sorted(aside))} beside it left aside",)
 
 
 def _checkpoint(found: Mapping[str, Candidate], where: str) -> str:

@@ -142,7 +142,7 @@ def test_a_single_file_goes_first(folder: Path, tmp_path: Path) -> None:
     save(folder / "model.safetensors", random_tensors(1))
     checkpoint = open_checkpoint(folder)
     assert same(checkpoint, random_tensors(1), tmp_path)
-    assert "model.safetensors is read" in checkpoint.notes[0]
+    assert "'model.safetensors' is read" in checkpoint.notes[0]
 
 
 @pytest.mark.parametrize("below", ["a/b", "snapshots/main", "a/.b/c/d"])

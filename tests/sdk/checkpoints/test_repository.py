@@ -158,13 +158,30 @@ def test_what_lies_beside_says_how_to_read() -> None:
     assert ("a/config.json", "a/quant_config.json") == choose(files, "org/a").beside
 
 
-def test_a_file_beside_shards_is_noted() -> None:
-    """The answer says what was left aside."""
-    assert (
-        "model.safetensors is read, and 'model.safetensors.index.json', "
-        "'model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors' beside it left "
-        "aside",
-    ) == choose([ONE, INDEX, *shards(2)], "org/a").notes
+@pytest.mark.parametrize(
+    ("files", "aside"),
+    [
+        ([ONE, INDEX, *shards(2)], [*shards(2), INDEX]),
+        ([ONE, "model.fp16.safetensors"], ["model.fp16.safetensors"]),
+        ([*shards(1), "consolidated.safetensors"], ["consolidated.safetensors"]),
+        ([*shards(2), "other.safetensors"], ["other.safetensors"]),
+        ([ONE], []),
+    ],
+)
+def test_weights_that_are_left_aside_are_noted(files: list[str], aside: list[str]) -> None:
+    """The answer names those in the folder of the weights that are read."""
+    choice = choose(files, "org/a")
+    named = ", ".join(map(repr, aside))
+    note = f"'{choice.first}' is read, and {named} beside it left aside"
+    assert ((note,) if aside else ()) == choice.notes
+
+
+def test_weights_beside_an_index_are_noted() -> None:
+    """They are those that the index does not name, whatever they are called."""
+    choice = choose([INDEX, *shards(2), "consolidated.safetensors"], "org/a")
+    assert () == choice.notes
+    [note] = choice.follow(shards(2), "org/a").notes
+    assert f"'{INDEX}' is read, and 'consolidated.safetensors' beside it left aside" == note
 
 
 SDXL = [

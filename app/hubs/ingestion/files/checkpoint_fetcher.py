@@ -163,18 +163,20 @@ class CheckpointFetcher:
         try:
             self._done, self._total, self._checked = 0, 0, 0
             self._download(revision, chosen.beside, folder, where)
+            remarks = chosen.choice.notes
             if chosen.choice.kind == "index":
                 self._download(revision, [chosen.first], folder, where)
-                named = set(read_index(first, LIMITS).values())
-                get(revision, chosen.of(chosen.choice.follow(named, where)), folder, where)
+                shards = chosen.choice.follow(set(read_index(first, LIMITS).values()), where)
+                get(revision, chosen.of(shards), folder, where)
+                remarks += shards.notes
             else:
                 get(revision, chosen.shards or [chosen.first], folder, where)
             opened = folder if chosen.shards else first
             checkpoint = open_checkpoint(
                 opened, self.exclude, LIMITS, unmatched_ok=True, open_file=self.ranged.open
             )
-            remarks = (*chosen.choice.notes, *checkpoint.remarks)
-            checkpoint = replace(checkpoint, remarks=tuple(dict.fromkeys(remarks)))
+            remarks = tuple(dict.fromkeys([*remarks, *checkpoint.remarks]))
+            checkpoint = replace(checkpoint, remarks=remarks)
             if isinstance(checkpoint, Adapter):
                 self._check_adapter(checkpoint, where)
         except InvalidCheckpoint as error:

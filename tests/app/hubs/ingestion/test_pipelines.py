@@ -97,6 +97,8 @@ def test_each_component_is_a_model(hub: Hub, app: AppHarness, tmp_path: Path) ->
         expected = digest_by_shell(tmp_path / name, folder)
         assert expected == app.hubs.support(f"org/a/{name}", space).digest
     assert "all_in_one.safetensors' beside them is left aside" in result["notes"][0]
+    [note] = result["components"]["unet"]["notes"]
+    assert "'diffusion_pytorch_model.fp16.safetensors' beside it left aside" in note
     assert [] == downloads(app)
     model = app.hubs.model("org/a/unet")
     assert model is not None

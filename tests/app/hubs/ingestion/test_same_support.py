@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +65,12 @@ REPOSITORIES = {
 
 def digest_by_shell(folder: Path, files: dict[str, bytes]) -> str:
     """The digest that ``modelkin support`` prints for a folder of these files."""
+    digest: str = answer_by_shell(folder, files)["digest"]
+    return digest
+
+
+def answer_by_shell(folder: Path, files: dict[str, bytes]) -> dict[str, Any]:
+    """What ``modelkin support --json`` prints for a folder of these files."""
     for name, data in files.items():
         path = folder / "clone" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,8 +79,8 @@ def digest_by_shell(folder: Path, files: dict[str, bytes]) -> str:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         output = str(folder / "x.mksp")
         assert not main(("support", str(folder / "clone"), "-o", output, "--json"))
-    digest: str = json.loads(out.getvalue())["digest"]
-    return digest
+    answer: dict[str, Any] = json.loads(out.getvalue())
+    return answer
 
 
 QUICK = ("an overlay", "a stray file beside shards")
@@ -90,11 +97,11 @@ def test_a_source_and_the_command_line_agree(
     hub.push("org/a", REPOSITORIES[repository])
     job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     assert "succeeded" == job.state, job.error
-    expected = digest_by_shell(tmp_path, REPOSITORIES[repository])
-    assert expected == app.hubs.support("org/a").digest
-    assert (job.result or {})["notes"] == list(
-        (app.hubs.model("org/a").attributes)["hub"]["notes"]  # type: ignore[union-attr]
-    )
+    expected = answer_by_shell(tmp_path, REPOSITORIES[repository])
+    assert expected["digest"] == app.hubs.support("org/a").digest
+    model = app.hubs.model("org/a")
+    assert model is not None
+    assert expected["notes"] == (job.result or {})["notes"] == model.attributes["hub"]["notes"]
 
 
 def test_a_large_model_has_one_size(
