@@ -81,6 +81,7 @@ class DonorOut(ResponseModel):
         description="as near as chance makes two models: kappa is below .1, or where it is unknown "
         "it would be if the space were one tensor. It weighs nothing unless include_unrelated"
     )
+    covered: Covered
     why: DonorReasonOut
 
 

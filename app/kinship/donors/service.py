@@ -275,6 +275,7 @@ def _donor(choice: RankedDonor, weight: float, background: Background) -> Donor:
         expected=neighbor.expected,
         kappa=neighbor.kappa,
         unrelated=choice.unrelated,
+        covered=neighbor.covered,
         why=replace(choice.reason, sentence=sentence, z_score=z_score),
     )
 

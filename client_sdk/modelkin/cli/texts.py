@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -10,19 +11,16 @@ from modelkin.cli.style import BAD, FAINT, GOOD, WEAK, Styled
 from modelkin.types.vocabulary import Estimate
 
 __all__ = [
-    "SCORED",
     "Estimated",
     "count_text",
     "error_text",
-    "score_texts",
+    "part_text",
+    "scored",
     "share_text",
     "state_text",
     "text_or_dash",
     "time_text",
 ]
-
-SCORED: Final = ("MODEL", "SIMILARITY", "ERROR", "KAPPA")
-"""The columns of :func:`score_texts`."""
 
 _NOTHING: Final = Styled("-", FAINT)
 _STYLE_OF: Final = {
@@ -46,12 +44,32 @@ class Estimated(Protocol):
     def standard_error(self) -> float: ...
     @property
     def kappa(self) -> float | None: ...
+    @property
+    def covered(self) -> float | None: ...
 
 
-def score_texts(item: Estimated) -> tuple[str, str, str, str]:
-    """The model, its similarity, the error of the similarity, and kappa."""
-    error = error_text(item.estimate, item.standard_error)
-    return item.model, share_text(item.similarity), error, share_text(item.kappa)
+def scored(items: Sequence[Estimated]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The columns of a table of similar models, and the cells of each row.
+
+    The column ``COVERED`` is there if a pair has only a part of the space in common.
+    """
+    columns = ("MODEL", "SIMILARITY", "ERROR", "KAPPA")
+    rows: list[tuple[str, ...]] = [
+        (
+            *(item.model, share_text(item.similarity)),
+            *(error_text(item.estimate, item.standard_error), share_text(item.kappa)),
+        )
+        for item in items
+    ]
+    if all(item.covered is None for item in items):
+        return columns, rows
+    parts = (part_text(item.covered) for item in items)
+    return (*columns, "COVERED"), [(*row, part) for row, part in zip(rows, parts, strict=True)]
+
+
+def part_text(share: float | None) -> str:
+    """A share of the parameters of a space, ``95.2%``."""
+    return _NOTHING if share is None else f"{share:.1%}"
 
 
 def share_text(value: float | None) -> str:

@@ -108,6 +108,7 @@ class Donor:
         unrelated: whether it is as near as chance makes two models: kappa is below .1, or where
             kappa is unknown it would be if the space were one tensor. It weighs nothing unless
             asked for.
+        covered: the share of the parameters that both have, as in :class:`modelkin.Neighbor`.
     """
 
     model: str
@@ -119,6 +120,7 @@ class Donor:
     expected: float | None = None
     kappa: float | None = None
     unrelated: bool = False
+    covered: float | None = None
 
 
 _DONOR_COLUMNS: Final = (

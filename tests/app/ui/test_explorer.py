@@ -334,3 +334,15 @@ def test_a_merge_shows_all_its_bases(http: httpx.Client, space: Space) -> None:
     assert "m001, gone merge" in " ".join(shown.text.split())
     listed = page(http, f"/spaces/{space.name}")
     assert "m001, gone merge" in " ".join(listed.text.split())
+
+
+def test_pages_say_over_which_share_of_a_space_they_compare(http: httpx.Client) -> None:
+    """Beside S of neighbours and donors, and for a pair, where one lacks a part of the space."""
+    space = Space(http, M, layout=[{"name": n, "shape": [M // 2]} for n in ("a", "b")])
+    whole = random_support(np.random.default_rng(6), M, 200)
+    part = Support(whole.indices[whole.indices < 9_000], M, gaps=[(9_000, M)])
+    space.put_all({"m000": whole, "m001": part, "m002": whole})
+    shown = page(http, f"/spaces/{space.name}/models/m000").text
+    assert 2 == shown.count("1.000 over 90.0%")
+    pair = " ".join(page(http, f"/spaces/{space.name}/pairs?a=m000&b=m001").text.split())
+    assert "compared over90.0%of the parameters" in pair

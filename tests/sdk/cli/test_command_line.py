@@ -113,6 +113,13 @@ def test_errors_are_objects_with_json(run_here: Run) -> None:
     assert "connection_failed" == json.loads(refused.stderr)["code"]
 
 
+def test_inspect_says_what_a_support_covers(run_here: Run, tmp_path: Path) -> None:
+    """One with gaps names the share of the parameters that it is of."""
+    (tmp_path / "part").write_bytes(modelkin.Support([2, 5], 10, gaps=[(6, 10)]).to_bytes())
+    assert "covers   6 of 10 parameters (60.0%)\n" in run_here("inspect", "part").stdout
+    assert [[6, 10]] == json.loads(run_here("inspect", "part", "--json").stdout)["gaps"]
+
+
 def test_inspect_says_that_a_support_is_ordered(run_here: Run, tmp_path: Path) -> None:
     """A file of an ordered support is described like any other, and its order is named."""
     ordered = modelkin.Support([2, 5, 7], 10, octaves=[1, 0, 1])

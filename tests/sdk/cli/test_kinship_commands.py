@@ -72,6 +72,26 @@ def test_lineage_gives_the_verdict_and_the_kin(kin: str, ask_here: Ask, server: 
     assert "yes base" == " ".join(listed[0][4:])
 
 
+def test_answers_say_over_which_share_of_a_space_they_are(ask_here: Ask, server: Server) -> None:
+    """Tables have a column for it where a pair has a part in common, and only there."""
+    space = "cli-parts"
+    layout = modelkin.Layout.of([("a", (M // 4,)), ("b", (3 * M // 4,))])
+    whole = random_support(np.random.default_rng(9), M, K)
+    part = modelkin.Support(whole.indices[whole.indices >= M // 4], M, gaps=[(0, M // 4)])
+    with modelkin.Client(server.url) as client:
+        client.ensure_space(space, layout=layout, importance="weight")
+        for name, support in (("whole", whole), ("copy", whole)):
+            client.put_support(space, name, support)
+        asked = [("neighbors", "whole"), ("donors", "whole"), ("lineage", "whole")]
+        assert not any("COVERED" in ask_here(*words, "--space", space) for words in asked)
+        client.put_support(space, "part", part)
+    for words in asked:
+        shares = [row[4] for row in rows("\n\n" + ask_here(*words, "--space", space))]
+        assert ["-", "75.0%"] == sorted(shares)
+    pair = ask_here("overlap", "whole", "part", "--space", space)
+    assert "compared over   75.0% of the parameters" in pair
+
+
 def test_lineage_as_json(kin: str, ask_here: Ask) -> None:
     """--json prints the service's fields."""
     printed = json.loads(ask_here("lineage", "roads/0", "--space", kin, "--json"))

@@ -42,6 +42,7 @@ def _inspect_support(support: Support, size: int) -> Answer:
             {
                 "support": f"{support.k:,} of {support.num_parameters:,} parameters "
                 f"({support.density:.2%})" + (", ordered" if support.ordered else ""),
+                **_gap_rows(support),
                 "size": f"{size:,} bytes, {8 * size / support.k:.2f} bits an index",
                 "digest": support.digest,
                 **_origin_rows(support.origin),
@@ -53,11 +54,21 @@ def _inspect_support(support: Support, size: int) -> Answer:
             "support_size": support.k,
             "density": support.density,
             "ordered": support.ordered,
+            "gaps": [list(gap) for gap in support.gaps.ranges],
             "bytes": size,
             "digest": support.digest,
             **_origin_rows(support.origin),
         },
     )
+
+
+def _gap_rows(support: Support) -> dict[str, str]:
+    """A row for the parameters that a support with gaps covers."""
+    if not support.gaps:
+        return {}
+    m = support.num_parameters
+    covered = m - support.gaps.size
+    return {"covers": f"{covered:,} of {m:,} parameters ({covered / m:.1%})"}
 
 
 def _origin_rows(origin: Origin | None) -> dict[str, str]:

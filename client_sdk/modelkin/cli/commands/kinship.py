@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, quantity, table
 from modelkin.cli.texts import (
-    SCORED,
     count_text,
-    score_texts,
+    scored,
     share_text,
     state_text,
     text_or_dash,
@@ -84,13 +83,14 @@ def lineage(arguments: argparse.Namespace) -> Answer:
         raise InvalidParameter("--verdict and --base-model narrow all models: leave out MODEL")
     with Client(arguments.url, arguments.api_key) as client:
         found = client.lineage(arguments.space, arguments.model)
+    columns, scores = scored(found.kin)
     rows = [
-        (*score_texts(kin), state_text(_three_way(kin.stands_out)), text_or_dash(kin.relation))
-        for kin in found.kin
+        (*score, state_text(_three_way(kin.stands_out)), text_or_dash(kin.relation))
+        for score, kin in zip(scores, found.kin, strict=True)
     ]
     text = pairs(_lineage_summary(found))
     if rows:
-        text += "\n\n" + table((*SCORED, "STANDS OUT", "RELATION"), rows)
+        text += "\n\n" + table((*columns, "STANDS OUT", "RELATION"), rows)
     code = _exit_code(
         arguments, [found] if found.verdict != "undeclared" or found.likely_base else []
     )

@@ -18,7 +18,7 @@ from modelkin.cli.inputs import check_options, refuse_selection
 from modelkin.cli.options import add_count, add_selection, add_service, add_tags
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, table
 from modelkin.cli.questions import question
-from modelkin.cli.texts import SCORED, count_text, score_texts, share_text
+from modelkin.cli.texts import count_text, part_text, scored, share_text
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Query
 from modelkin.errors import InvalidParameter
@@ -139,14 +139,15 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
             measure=arguments.measure,
         )
     more = ("ORDERED",) if found.measure == "ordered" else ()
+    columns, scores = scored(found)
     rows = [
         (
-            *(*score_texts(n), share_text(n.jaccard), count_text(n.shared_indices)),
+            *(*score, share_text(n.jaccard), count_text(n.shared_indices)),
             *(share_text(n.ordered_similarity) for _ in more),
         )
-        for n in found
+        for score, n in zip(scores, found, strict=True)
     ]
-    text = table((*SCORED, "JACCARD", "SHARED", *more), rows) if rows else "no neighbours"
+    text = table((*columns, "JACCARD", "SHARED", *more), rows) if rows else "no neighbours"
     return Answer(text, fields_of(found), (*notes, *caveats(found)))
 
 
@@ -161,10 +162,12 @@ def donors(arguments: argparse.Namespace) -> Answer:
             tags=arguments.tag,
             include_unrelated=arguments.include_unrelated,
         )
+    columns, scores = scored(found)
     rows = [
-        (*score_texts(d), share_text(d.weight), "unrelated" if d.unrelated else "") for d in found
+        (*score, share_text(d.weight), "unrelated" if d.unrelated else "")
+        for score, d in zip(scores, found, strict=True)
     ]
-    text = table((*SCORED, "WEIGHT", ""), rows) if rows else "no donors"
+    text = table((*columns, "WEIGHT", ""), rows) if rows else "no donors"
     return Answer(text, fields_of(found), (*notes, *as_notes(_as_options(found.note))))
 
 
@@ -184,6 +187,8 @@ def overlap(arguments: argparse.Namespace) -> Answer:
         "jaccard": share_text(found.jaccard),
         "shared indices": count_text(found.shared_indices),
     }
+    if found.covered is not None:
+        summary["compared over"] = f"{part_text(found.covered)} of the parameters"
     if found.ordered_similarity is not None:
         summary["ordered similarity"] = share_text(found.ordered_similarity)
     text = pairs(summary)
