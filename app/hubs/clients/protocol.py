@@ -114,7 +114,7 @@ class HubRevision:
         base_relation: what the publisher says that the model is of its bases; None for nothing.
         private: whether it is visible only with a token.
         attributes: small JSON to keep beside the model.
-        files: all files, of every kind; only safetensors are ever fetched.
+        files: all files, of every kind; only weights and small files about them are fetched.
         address: the web page of this revision.
         component: the component of a pipeline that this is, with the files of that alone; None for
             a whole model.

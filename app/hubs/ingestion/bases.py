@@ -18,7 +18,7 @@ from modelkin.checkpoints import Checkpoint
 from modelkin.core.matching.correspondence import correspond
 from modelkin.errors import InvalidParameter, ModelkinError, SpaceMismatch
 
-__all__ = ["LACKING", "Base", "BaseFinder", "require_same"]
+__all__ = ["LACKING", "Base", "BaseFinder", "require_common_tensors"]
 
 _NOT_ASKED: Final = "the source stores weights alone"
 _UNKNOWN: Final = "the model declares no base, and its source names none"
@@ -146,14 +146,14 @@ def _without_any(base: Base, of: HubRevision, reason: str, remedy: str) -> Base:
     return replace(base, reason=reason)
 
 
-def require_same(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision) -> None:
-    """Refuse a base whose tensors are not those of the model.
+def require_common_tensors(checkpoint: Checkpoint, base: Checkpoint, revision: HubRevision) -> None:
+    """Refuse a base that has too little in common with the model.
 
     Args:
         revision: the revision of the base, for the message.
 
     Raises:
-        SpaceMismatch: the base has other tensors.
+        SpaceMismatch: it has; names the tensors that differ.
     """
     found = correspond(base.layout, checkpoint.layout)
     if not found.fits:

@@ -18,7 +18,7 @@ from app.hubs.clients.protocol import Hub, HubRevision, RangesIgnored
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
 from app.hubs.ingestion.base_names import BaseNames
-from app.hubs.ingestion.bases import LACKING, BaseFinder, require_same
+from app.hubs.ingestion.bases import LACKING, BaseFinder, require_common_tensors
 from app.hubs.ingestion.components import base_of_part, parts_of
 from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher
 from app.hubs.ingestion.files.downloads import Downloads
@@ -349,7 +349,7 @@ class IngestionService:
 def _with_base(
     fetching: CheckpointFetcher, made: IngestResult, checkpoint: Checkpoint
 ) -> tuple[IngestResult, Checkpoint | None]:
-    """The base of a checkpoint, if it has the same layout; its headers are read before its weights.
+    """The base of a checkpoint, if it has enough of its tensors; its headers are read first.
 
     Without an optional base that cannot be downloaded, a later sync tries again.
     """
@@ -357,9 +357,9 @@ def _with_base(
     if revision is None:
         return made, None
     try:
-        require_same(checkpoint, fetching.outline(revision, "outline"), revision)
+        require_common_tensors(checkpoint, fetching.outline(revision, "outline"), revision)
         base = fetching.fetch(revision, "base")
-        require_same(checkpoint, base, revision)
+        require_common_tensors(checkpoint, base, revision)
         return made, base
     except SpaceMismatch as error:
         if made.base.required:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -356,8 +355,3 @@ def _require_weights(base: Checkpoint) -> None:
             f"was trained on",
             field="base",
         )
-
-
-def _join_names(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(islice(names, 3)) + more
