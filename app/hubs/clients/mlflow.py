@@ -156,7 +156,7 @@ class MLflow:
     def _number(self, name: str, revision: str) -> str | None:
         """The number of a version, given as the number or as an alias."""
         if revision.isdecimal():
-            return revision
+            return revision.lstrip("0") or revision
         asked = {"name": name, "alias": revision}
         found = self._ask(_ALIAS, asked)
         return number_of(self._part(found.model_version, Version))

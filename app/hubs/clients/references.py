@@ -17,9 +17,15 @@ _PUBLIC_HOSTS: Final = frozenset({"huggingface.co", "hf.co"})
 """Hosts of addresses in cards, whose models mirrors serve, too."""
 _BEFORE_REVISION: Final = frozenset({"tree", "blob", "resolve", "raw", "commit", "commits"})
 """Parts of a page's path that stand between a model and a revision."""
+_NO_MODELS: Final = frozenset({"datasets", "spaces"})
+"""Parts of a page's path before repositories that are no models."""
+_FILES: Final = "hf://"
+"""The beginning of the address of a file, as fsspec and its users write it."""
 _MAIN: Final = "main"
 _CLONED: Final = ".git"
 """The end of a repository's address where it is cloned; no name on the Hub ends so."""
+_REFS: Final = "refs"
+"""The beginning of revisions of three parts, such as those of a pull request."""
 _URI: Final = re.compile(r"models:/+([^/@]+)(?:/([^/]+)|@(.+))?/?")
 """MLflow's URIs: ``models:/name/version`` and ``models:/name@alias``."""
 _LOGGED: Final = re.compile(r"m-[0-9a-f]{8,}")
@@ -31,7 +37,7 @@ _LATEST: Final = "latest"
 
 
 def huggingface_reference(text: str, base: str) -> tuple[str, str | None]:
-    """Read ``org/name``, ``org/name@revision``, or the address of a page of the Hub.
+    """Read ``org/name``, ``org/name@revision``, or the address of a page or file of the Hub.
 
     Args:
         text: the name of a base as a card has it.
@@ -41,22 +47,26 @@ def huggingface_reference(text: str, base: str) -> tuple[str, str | None]:
         The name, and the pinned revision. The branch ``main`` pins nothing.
 
     Raises:
-        HubNotFound: it is an address of another place.
+        HubNotFound: it is an address of another place, or of no model.
     """
     written = text.strip()
-    path = _path(written.removeprefix("hf://"), base)
+    path = _path(written, base)
     if path is None:
-        name, pin = _split(written.removeprefix("hf://"))
+        name, pin = _split(written)
         name = name.rstrip("/").removesuffix(_CLONED) or name
         return name, None if pin == _MAIN else pin
     parts = [part for part in path.split("/") if part]
-    if parts[:1] == ["api"]:
-        del parts[:1]
-    if parts[:1] == ["models"]:
-        del parts[:1]
-    at = next((n for n in (1, 2) if parts[n : n + 1] and parts[n] in _BEFORE_REVISION), len(parts))
-    pin = "".join(parts[at + 1 : at + 2])
-    return "/".join(parts[:at]).removesuffix(_CLONED), None if pin in {"", _MAIN} else pin
+    for skipped in ("api", "models"):
+        if parts[:1] == [skipped]:
+            del parts[:1]
+    if not _NO_MODELS.isdisjoint(parts[:1]):
+        raise HubNotFound(f"{written[:200]!a} is the address of no model")
+    at = 1 if _BEFORE_REVISION.intersection(parts[1:2]) else 2
+    name, pin = _split("/".join(parts[:at]))
+    if _BEFORE_REVISION.intersection(parts[at : at + 1]):
+        behind = parts[at + 1 :]
+        pin = "/".join(behind[: 3 if behind[:1] == [_REFS] else 1])
+    return name.removesuffix(_CLONED), None if pin in {"", _MAIN} else pin
 
 
 def mlflow_reference(text: str, base: str) -> tuple[str, str | None]:
@@ -81,8 +91,8 @@ def mlflow_reference(text: str, base: str) -> tuple[str, str | None]:
             )
         name, pin = unquote(found[1]), found[2] or found[3]
         return name, None if pin == _LATEST else pin
-    fragment = urlsplit(written).fragment if written.startswith(f"{base}/#") else None
-    if fragment is not None and (found := _PAGE.fullmatch(fragment)) is not None:
+    fragment = urlsplit(written).fragment if written.startswith(f"{base}/#") else ""
+    if (found := _PAGE.fullmatch(fragment.partition("?")[0])) is not None:
         return unquote(found[1]), found[2]
     if "://" in written:
         raise _elsewhere(written, base)
@@ -94,7 +104,11 @@ def _path(text: str, base: str) -> str | None:
     """The path of an address of this hub; None for a text that is no address."""
     if text.startswith(f"{base}/"):
         return unquote(text.removeprefix(base))
-    if text.lower().removeprefix("www.").partition("/")[0] in _PUBLIC_HOSTS:
+    if text.startswith(_FILES):
+        return text.removeprefix(_FILES)
+    hosts = {*_PUBLIC_HOSTS, urlsplit(base).netloc}
+    host, slash, _ = text.partition("/")
+    if slash and host.lower().removeprefix("www.") in hosts:
         text = f"https://{text}"
     if "://" not in text:
         return None
@@ -103,7 +117,7 @@ def _path(text: str, base: str) -> str | None:
     except ValueError:
         raise _elsewhere(text, base) from None
     if parts.scheme not in {"http", "https"} or (
-        parts.netloc.lower().removeprefix("www.") not in {*_PUBLIC_HOSTS, urlsplit(base).netloc}
+        parts.netloc.lower().removeprefix("www.") not in hosts
     ):
         raise _elsewhere(text, base)
     return unquote(parts.path)

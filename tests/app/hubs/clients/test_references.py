@@ -32,6 +32,13 @@ HUB, REGISTRY = "https://hub.example:8443", "http://registry.example:5000"
         ("https://huggingface.co/org/base/commit/0a1b?x=1#y", ("org/base", "0a1b")),
         ("https://huggingface.co/api/models/org/base", ("org/base", None)),
         ("https://hub.example:8443/org/a%20base", ("org/a base", None)),
+        ("https://huggingface.co/org/base/tree/refs%2Fpr%2F1/sub", ("org/base", "refs/pr/1")),
+        ("https://huggingface.co/org/base/discussions/3", ("org/base", None)),
+        ("huggingface.co/org/base@v1", ("org/base", "v1")),
+        ("hub.example:8443/org/base/resolve/main/a/b.gguf", ("org/base", None)),
+        ("hf://org/base@v1/a/model.safetensors", ("org/base", "v1")),
+        ("hf://models/org/base", ("org/base", None)),
+        ("org/base/", ("org/base", None)),
         ("/home/me/base", ("/home/me/base", None)),
         ("@only", ("@only", None)),
         ("", ("", None)),
@@ -58,6 +65,7 @@ def test_a_card_of_the_hub(text: str, found: tuple[str, str | None]) -> None:
         ("models:/fraud%20base/2/", ("fraud base", "2")),
         (f"{REGISTRY}/#/models/fraud%20base/versions/3", ("fraud base", "3")),
         (f"{REGISTRY}/#/models/fraud", ("fraud", None)),
+        (f"{REGISTRY}/#/models/fraud/versions/3?workspace=a", ("fraud", "3")),
         ("org/base", ("org/base", None)),
         ("", ("", None)),
     ],
@@ -76,6 +84,13 @@ def test_an_address_of_another_place(text: str) -> None:
     for read, base in ((huggingface_reference, HUB), (mlflow_reference, REGISTRY)):
         with pytest.raises(HubNotFound, match="is an address of another place than"):
             read(text, base)
+
+
+@pytest.mark.parametrize("kind", ["datasets", "spaces"])
+def test_an_address_of_no_model(kind: str) -> None:
+    """The address of a data set or an application is refused, and makes no name."""
+    with pytest.raises(HubNotFound, match="is the address of no model"):
+        huggingface_reference(f"https://huggingface.co/{kind}/org/base", HUB)
 
 
 def test_a_logged_model_is_no_version() -> None:
