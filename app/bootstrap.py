@@ -277,6 +277,7 @@ def _add_hubs(services: Container, stores: Stores) -> None:
             services[ModelWriter],
             services[WeightsService],
             services[QuotaService],
+            sync,
         )
     )
     retention = settings.delivery_retention_days

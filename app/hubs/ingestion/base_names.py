@@ -36,6 +36,7 @@ class NamedBase:
         pin: the pinned revision as the hub resolves it, else as it is written; None without one.
         revision: its revision on the hub; None where it was not asked for, or there is none.
         error: the reason why there is none.
+        former: the name that the hub was asked for, where that is not its name now.
     """
 
     written: str
@@ -43,6 +44,7 @@ class NamedBase:
     pin: str | None = None
     revision: HubRevision | None = None
     error: ModelkinError | None = None
+    former: str | None = None
 
 
 class BaseNames:
@@ -73,7 +75,10 @@ class BaseNames:
             found = hub.look_up(known.get(written, written), pin)
         except LACKING as error:
             return NamedBase(written, self._name(hub, written, pin, known), pin, error=error)
-        return NamedBase(written, found.name, None if pin is None else found.revision, found)
+        asked = known.get(written, written)
+        former = None if asked == found.name else asked
+        pin = None if pin is None else found.revision
+        return NamedBase(written, found.name, pin, found, former=former)
 
     def names(
         self, hub: Hub, source: str, texts: Sequence[str], known: Mapping[str, str]
@@ -99,13 +104,14 @@ class BaseNames:
             written, pin = hub.reference(text)
             if pin is not None:
                 return self.revision(hub, text, known)
-            name = self._find_kept(source, known.get(written, written))
+            asked = known.get(written, written)
+            name = self._find_kept(source, asked)
             if name is None:
-                name = hub.look_up(known.get(written, written)).name
-                self._keep(source, known.get(written, written), name)
+                name = hub.look_up(asked).name
+                self._keep(source, asked, name)
         except (HubUnavailable, *LACKING):
-            name = known.get(written, written)
-        return NamedBase(written, name, pin)
+            asked = name = known.get(written, written)
+        return NamedBase(written, name, pin, former=None if asked == name else asked)
 
     def _name(self, hub: Hub, written: str, pin: str | None, known: Mapping[str, str]) -> str:
         """The name of a base that lacks the pinned revision; the known one of any other base."""

@@ -32,6 +32,7 @@ from app.hubs.ingestion.sync_results import (
 from app.hubs.records import ImportanceName, Place
 from app.hubs.repositories import source_models
 from app.hubs.service import OpenSource
+from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Writer
 from app.infra.errors import Unavailable
 from app.models.catalog.puts import Put, Stored
@@ -47,9 +48,10 @@ __all__ = ["IngestWriter", "note"]
 class IngestWriter:
     """Store an ingested model and record its sync."""
 
-    def __init__(self, models: ModelWriter, weights: WeightsService) -> None:
+    def __init__(self, models: ModelWriter, weights: WeightsService, syncs: SyncScheduler) -> None:
         self._models = models
         self._weights = weights
+        self._syncs = syncs
 
     def finish(
         self,
@@ -107,10 +109,19 @@ class IngestWriter:
             found = self._leave(session, made, component, held, keep=component in refused)
             left |= {_name(made, component): found} if found and component not in refused else {}
         rename_bases(session, made.source, renames, declaring, {space.id for space in holding})
+        self._sync_moved(session, parts)
         more = {"left": left} if left else {}
         if None in results:
             return {**results[None], **more}
         return pipeline_result(results, refused, notes, made) | more
+
+    def _sync_moved(self, session: Writer, parts: Sequence[SyncedModel]) -> None:
+        """Enqueue the syncs of bases that have moved on the hub, and not yet here."""
+        source = parts[0].made.source
+        former = {base.former for part in parts for base in part.made.base.named}
+        for name in sorted(filter(None, former)):
+            if source_models.find_places(session, source.id, name):
+                self._syncs.sync_model(session, source.tenant, source.id, name, space=source.space)
 
     def _write(
         self,

@@ -30,6 +30,7 @@ from app.hubs.ingestion.sync_results import SyncedModel
 from app.hubs.records import Place
 from app.hubs.repositories import source_models, sources
 from app.hubs.service import OpenSource, SourceService
+from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database
 from app.infra.errors import (
     Conflict,
@@ -106,6 +107,7 @@ class IngestionService:
         service: the service that opens sources.
         hubs: the registry that opens their hubs.
         downloads: the disk space for checkpoints.
+        syncs: enqueues the syncs that another one finds due.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class IngestionService:
         models: ModelWriter,
         weights: WeightsService,
         quotas: QuotaService,
+        syncs: SyncScheduler,
     ) -> None:
         self._database = database
         self._sources = service
@@ -125,7 +128,7 @@ class IngestionService:
         self._downloads = downloads
         self._selector = selector
         self._models = models
-        self._writer = IngestWriter(models, weights)
+        self._writer = IngestWriter(models, weights, syncs)
         self._quotas = quotas
         self._base_names = BaseNames()
 

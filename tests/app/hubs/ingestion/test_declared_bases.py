@@ -112,6 +112,28 @@ def test_a_base_that_moves_keeps_its_children(hub: Hub, app: AppHarness) -> None
 
 
 @pytest.mark.slow
+def test_a_child_finds_that_its_base_has_moved(hub: Hub, app: AppHarness) -> None:
+    """The sync of a new child, or of one that has changed, is followed by that of the base, so that
+    no child waits for a poll to have its verdict; a name that is not stored here is left alone.
+    """
+    push(hub, "org/base", BASE)
+    push(hub, "org/child", child(3, BASE), base="org/base")
+    source = app.hubs.follow(hub.url)
+    sync(app, source, "org/base", "org/child")
+    hub.move("org/base", "new/base")
+    hub.moved["alias"] = "new/base"
+    push(hub, "org/late", child(4, BASE), base="alias")
+    sync(app, source, "org/late")
+    assert [] == app.worker.run_all()
+    push(hub, "org/child", child(5, BASE), base="org/base")
+    sync(app, source, "org/child")
+    assert ["ingest"] == app.worker.run_all()
+    for name in ("org/child", "org/late"):
+        assert ("consistent", "new/base") == verdict(app, name)
+    assert app.hubs.model("org/base") is None
+
+
+@pytest.mark.slow
 def test_a_move_costs_no_child_its_download(hub: Hub, app: AppHarness) -> None:
     """A commit of a child that changes no weight is still one request after its base has moved."""
     push(hub, "org/base", BASE)
