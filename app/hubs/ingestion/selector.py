@@ -50,7 +50,7 @@ class Selection:
         reason: the reason why there is no difference from a base; None if there is one.
         weights: the digests of all weights of the checkpoint.
         rounding: a note for a difference that is mostly rounding; None for others.
-        notes: remarks on their sizes, and on names of tensors.
+        notes: remarks on their sizes, on names of tensors, and on tensors that differ.
     """
 
     models: tuple[SelectedModel, ...]
@@ -81,6 +81,7 @@ class _Chosen:
     Attributes:
         main: the space of the layout.
         supports: the supports, each with its part.
+        apart: a note for a model that has another space than its base; None for others.
     """
 
     main: SpaceTarget
@@ -88,6 +89,7 @@ class _Chosen:
     reason: str | None
     weights: Weights
     rounding: str | None = None
+    apart: str | None = None
 
 
 class SupportSelector:
@@ -172,8 +174,8 @@ class SupportSelector:
             else:
                 sizes = [part.size.note for part, _ in chosen.supports if part.size.note]
                 names = correspond(checkpoint.layout, chosen.main.layout).note
-                left_out = _table_notes(tables)
-                notes = dict.fromkeys([*left_out, *([] if names is None else [names]), *sizes])
+                said = [note for note in (names, chosen.apart) if note is not None]
+                notes = dict.fromkeys([*_table_notes(tables), *said, *sizes])
                 return Selection(
                     tuple(models), chosen.reason, chosen.weights, chosen.rounding, tuple(notes)
                 )
@@ -194,6 +196,11 @@ class SupportSelector:
             main = self._resolver.find(
                 session, source.tenant, source.space, checkpoint.layout, exclude
             )
+            apart = None
+            if base is not None and main.name != source.space:
+                apart = self._resolver.apart(
+                    session, source.tenant, source.space, checkpoint.layout, base.layout
+                )
             if source.importance == "delta" and main.space is None and base is not None:
                 main = replace(main, layout=base.layout)  # its children have it in common
             if source.importance != "delta":
@@ -220,7 +227,7 @@ class SupportSelector:
         resumption.forget()
         differs = any(_importance_name(part) == "delta" for part, _ in supports)
         note = reading.rounding_note if differs else None
-        return _Chosen(main, supports, reason, reading.weights, note)
+        return _Chosen(main, supports, reason, reading.weights, note, apart)
 
     def _difference(
         self,

@@ -163,6 +163,25 @@ class SpaceResolver:
                 return _target(session, nearest.name, kept, exclude, nearest)
         return _target(session, own, kept, exclude, found)
 
+    def apart(
+        self, session: Reader, tenant: Tenant, name: str, layout: Layout, base: Layout
+    ) -> str | None:
+        """A note for a model that does not fit the source's space, where its base does.
+
+        Args:
+            session: reads spaces.
+            name: the space that the source names; ``layout`` is that of the model.
+        """
+        space = spaces.find_space(session, tenant, name)
+        own = None if space is None else layouts.find_layout(session, space)
+        if own is None or not correspond(base, own).fits:
+            return None
+        differing = correspond(layout, own).difference("the model", "that space")
+        return (
+            f"its base fits space {name!r}, of which the model has too little: {differing}; a "
+            f"source whose exclude names these tensors has both in one space"
+        )
+
     def find_sister(
         self, session: Reader, tenant: Tenant, main: SpaceTarget, base: Importance
     ) -> SpaceTarget:

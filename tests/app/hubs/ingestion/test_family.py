@@ -144,3 +144,29 @@ def test_a_base_lacks_a_part_of_its_children(hub: Hub, app: AppHarness) -> None:
     assert ("kin", True) == (space, sister.startswith("kin-delta-"))
     gaps = {n: app.hubs.support(f"acme/{n}", sister).gaps.size for n in ("headless", "prefix")}
     assert {"headless": (20 + 2) * 32, "prefix": (12 + 2) * 32} == gaps
+
+
+@pytest.mark.slow
+def test_a_model_apart_from_its_base_says_what_would_join_them(hub: Hub, app: AppHarness) -> None:
+    """A child with too little of the space of its base names the tensors and the remedy, which
+    works; a child of a base that fits that space no better has no such note.
+    """
+    child = {name: values for name, values in tuned(5).items() if name != "body.weight"}
+    hub.push("acme/base", {"model.safetensors": safetensors(BASE)})
+    other = {"x.weight": random_tensors(8, SHAPES)["body.weight"]}
+    for name, tensors in (("child", child), ("grandchild", child), ("other", other)):
+        base = {"child": "acme/base", "grandchild": "acme/child", "other": "acme/other"}[name]
+        files = {"model.safetensors": safetensors(tensors)}
+        hub.push(f"acme/{name}", files, card={"base_model": base})
+    source = app.hubs.follow(hub.url)
+    names = ("acme/base", "acme/child", "acme/grandchild", "acme/other")
+    _, *found = [app.hubs.sync_model(source, name).result or {} for name in names]
+    notes = [[note for note in one["notes"] if "exclude" in note] for one in found]
+    assert [1, 0, 0] == [len(each) for each in notes], notes
+    assert "its base fits space 'kin', of which the model has too little" in notes[0][0]
+    assert "tensor 'body.weight' [32, 64] is only in that space" in notes[0][0]
+    source = app.hubs.follow(hub.url, space="core", exclude=("body.weight",))
+    for name in names[:2]:
+        assert "core" == (app.hubs.sync_model(source, name).result or {})["space"]
+    answer = app.http.get("/v1/spaces/core/lineage", params={"model": "acme/child"}).json()
+    assert "consistent" == answer["verdict"]
