@@ -29,7 +29,8 @@ def batches(loader: Iterable[Any], device: torch.device) -> Iterator[tuple[Any, 
         sizes = {_samples_in(leaf, position) for leaf in leaves_of(tuple(batch))}
         if len(sizes) != 1:
             raise InvalidParameter(
-                f"tensors of batch {position} have different numbers of samples: {sorted(sizes)}",
+                f"tensors of batch {position} have different numbers of samples: {sorted(sizes)}; "
+                f"samples come first, in the first dimension of each",
                 field="loader",
             )
         n = sizes.pop()

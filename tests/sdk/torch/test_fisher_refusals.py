@@ -148,6 +148,7 @@ def test_the_models_own_errors_stay_its_own() -> None:
         ([{"x": INPUTS}], r"\(input, target\) pairs, item 0 is a dict"),
         ([(INPUTS, TARGETS, TARGETS)], "item 0 is a tuple of 3"),
         ([(INPUTS, TARGETS[:3])], r"different numbers of samples: \[3, 6\]"),
+        ([(INPUTS.T, TARGETS)], r"of samples: \[4, 6\]; samples come first"),
         ([(INPUTS, "names")], "batch 0 holds a str"),
         ([(INPUTS, torch.tensor(1))], r"batch 0 holds a tensor of shape \(\)"),
     ],
