@@ -15,9 +15,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-__all__ = ["SUFFIX", "Candidate", "Shard", "candidates", "is_index", "is_weights", "shard_of"]
+__all__ = ["MACOS", "SUFFIX", "Candidate", "Shard", "candidates", "is_index", "is_weights", "shard_of"]
 
 SUFFIX: Final = ".safetensors"
+MACOS: Final = "._"
+"""The beginning of the names of files that macOS puts beside others when it packs a folder."""
 
 _INDEX: Final = re.compile(r"(.+)\.safetensors\.index((?:\.[\w-]+)?)\.json")
 _SHARD: Final = re.compile(r"(.+)([-_.])([0-9]+)([-_])of[-_]([0-9]+)((?:\.[\w-]+)?)\.safetensors")
@@ -65,7 +67,9 @@ def is_index(name: str) -> bool:
 
 def is_weights(name: str) -> bool:
     """Whether a file's name is that of weights or of their index."""
-    return (name.endswith(SUFFIX) and name != SUFFIX) or is_index(name)
+    return not name.startswith(MACOS) and (
+        (name.endswith(SUFFIX) and name != SUFFIX) or is_index(name)
+    )
 
 
 def shard_of(name: str) -> Shard | None:

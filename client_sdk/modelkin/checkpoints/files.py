@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import FileIO
@@ -162,6 +162,8 @@ class Checkpoint:
     def notes(self) -> tuple[str, ...]:
         """Remarks on its supports, a sentence each."""
         notes = [*self.remarks]
+        if empty := [tensor for tensor in self.tensors if tensor.shape == (0,)]:
+            notes.append(_empty(empty))
         if self.quantisation is not None:
             notes.append(f"its values are dequantised from {self.quantisation}")
         if self.skipped:
@@ -361,6 +363,8 @@ def _check_parameters(
             f"exclude leaves out {excluded} tensors, and no tensor of floats is left: exclude "
             f"fewer",
         )
+    if parameters == 0 and floats:
+        raise bad_checkpoint(where, _empty(floats))
     if parameters == 0:
         raise bad_checkpoint(where, "it holds no tensor of floats, and so no parameters")
     packed = [t for t in skipped if t.dtype != "BOOL" and not _is_list_of_indices(t)]
@@ -373,3 +377,13 @@ def _check_parameters(
             f"{quote(largest.name)} ({largest.dtype}): it looks quantised; give the checkpoint "
             f"before quantisation, or exclude these tensors if they are not weights",
         )
+
+
+def _empty(tensors: Sequence[StoredTensor]) -> str:
+    """Words about tensors without an entry."""
+    first = tensors[0]
+    return (
+        f"{len(tensors)} tensors of floats are empty, such as {quote(first.name)} of shape "
+        f"{list(first.shape)}: a training under ZeRO-3 saves so what it has not gathered "
+        f"(stage3_gather_16bit_weights_on_model_save)"
+    )

@@ -318,6 +318,11 @@ def _in_folder(
         notes = _aside_note(sets[0][0], set(names).difference(sets[0]))
         choice = replace(choice, first=shards[0], notes=notes)
         return choice if len(shards) == 1 else replace(choice, kind="shards", shards=shards)
+    if len(sets) > 1:
+        raise InvalidCheckpoint(
+            f"{where} holds {len(sets)} whole sets of shards, of {_join([s[0] for s in sets])}, "
+            f"and no {name}.safetensors.index.json says which counts: keep one of them"
+        )
     raise InvalidCheckpoint(
         f"{where} holds shards, {_join(chosen.names)}, which are no whole set, and no "
         f"{name}.safetensors.index.json to go by: its upload is not complete"

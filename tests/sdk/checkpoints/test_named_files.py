@@ -48,3 +48,15 @@ def test_complex_tables_are_to_be_excluded(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidCheckpoint, match=rf"'?{name}'? is C64, .*complex.*: exclude it"):
         open_checkpoint(path)
     assert 64 == open_checkpoint(path, [name]).num_parameters
+
+
+def test_tensors_that_were_not_gathered_are_told(tmp_path: Path) -> None:
+    """Empty tensors, as ZeRO-3 leaves them: a file of nothing else is refused, and others noted."""
+    path = tmp_path / "m.safetensors"
+    empty = {"b.weight": torch.zeros(0), "c.weight": torch.zeros(0, 8)}
+    save_file(empty, path)
+    says = r"2 tensors of floats are empty, such as 'b.weight' of shape \[0\]: .* ZeRO-3"
+    with pytest.raises(InvalidCheckpoint, match=says):
+        open_checkpoint(path)
+    save_file(WEIGHTS | empty, path)
+    assert ["1 tensors of floats are empty"] == [n[:29] for n in open_checkpoint(path).notes]

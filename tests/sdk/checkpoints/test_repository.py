@@ -38,6 +38,8 @@ def shards(total: int, *, stem: str = "model", digits: str = "05/05", first: int
         (["model.fp16.safetensors.index.json", "model.fp16-1-of-2.safetensors"], None),
         (["v.safetensors.index.json", *shards(2, stem="v"), "consolidated.safetensors"], None),
         (["pytorch_model.bin", "m/adapter_model.safetensors"], "m/adapter_model.safetensors"),
+        (["a.safetensors", "._a.safetensors", f"._{INDEX}", "__MACOSX/._b.safetensors"], None),
+        (["a.gguf", "._a.gguf"], None),
     ],
 )
 def test_the_file_to_open(files: list[str], first: str | None) -> None:
@@ -72,6 +74,7 @@ def test_a_whole_set_needs_no_index(files: list[str]) -> None:
         (shards(163, digits="05/06")[:-1], "its upload is not complete"),
         ([*shards(3)[:2], "consolidated.safetensors"], "its upload is not complete"),
         ([*shards(2)[:1], *shards(2, digits="1/1")[1:]], "its upload is not complete"),
+        ([*shards(2), *shards(3)], "holds 2 whole sets of shards, of 'model-00001-of-00002.safet"),
         (["m-1-of-2.safetensors", "m-01-of-2.safetensors"], "its upload is not complete"),
         (["m-1-of-2.safetensors", "m_2_of_2.safetensors"], "its upload is not complete"),
         (

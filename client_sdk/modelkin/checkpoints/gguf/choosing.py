@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Final
 
+from modelkin.checkpoints.candidates import MACOS
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
@@ -92,7 +93,7 @@ def choose_gguf(files: Iterable[str], where: str) -> GgufChoice | None:
     aside = 0
     for path in sorted(files):
         name = PurePosixPath(path).name
-        if not name.endswith(GGUF_SUFFIX) or name == GGUF_SUFFIX:
+        if not name.endswith(GGUF_SUFFIX) or name == GGUF_SUFFIX or name.startswith(MACOS):
             continue
         if _ASIDE.search(name):
             aside += 1
