@@ -51,6 +51,7 @@ _MAX_SPACES, _MAX_BYTES = 64, 256 << 20
 """Spaces whose samples are kept, and their bytes in all."""
 _MAX_SHARE: Final = 0.99
 """The largest share of constants with which signatures say anything of the rest."""
+_IN_VIEW: Final = "constants"
 _FETCH_S: Final = 2.0
 """Seconds that an answer waits for supports that are not on this machine yet."""
 
@@ -128,6 +129,19 @@ def tensors_in_words(names: Sequence[str]) -> str:
     )
 
 
+@dataclass(slots=True)
+class _Answer:
+    """What one view of the database has been told of a space.
+
+    Attributes:
+        constants: what was left out; None before the first question.
+        subjects: what those that were asked about are known by.
+    """
+
+    constants: Constants | None = None
+    subjects: dict[Hashable, PackedSupport | None] = field(default_factory=dict)
+
+
 class SpaceConstants:
     """Finds the constants of spaces, and keeps them until the spaces change.
 
@@ -145,12 +159,27 @@ class SpaceConstants:
     def of(self, session: Reader, space: SpaceRecord, *subjects: Subject) -> Constants:
         """The constants of a space, with those that subjects show beside some of its models.
 
+        All comparisons of one view of the database leave out the same tensors, and more only where
+        another subject shows more: S, chance and kappa of an answer are of the same parameters,
+        whatever comes to this machine, or to the space, while it is made.
+
         Raises:
             Unavailable: a support's file was cut meanwhile.
         """
         given = sum(each.model is None and each.packed is not None for each in subjects)
         if space.layout_digest is None or space.kind == "subspaces" or space.supports + given < 2:
             return NO_CONSTANTS
+        answers: dict[Hashable, _Answer] = session.info.setdefault(_IN_VIEW, {})
+        answer = answers.setdefault((space.id, space.version), _Answer())
+        asked = dict(_known_by(each) for each in subjects if each.packed is not None)
+        if answer.constants is None or not asked.keys() <= answer.subjects.keys():
+            answer.constants = self._of(session, space, subjects) | (
+                answer.constants or NO_CONSTANTS
+            )
+            answer.subjects |= asked
+        return answer.constants
+
+    def _of(self, session: Reader, space: SpaceRecord, subjects: Sequence[Subject]) -> Constants:
         sample = self._sample_of(session, space)
         if sample is None:
             return NO_CONSTANTS
@@ -324,6 +353,13 @@ class _Sample:
         shares = [float(each[tensors].sum() / each.sum()) for each in counts if each.any()]
         share = min(_MAX_SHARE, sum(shares) / len(shares)) if shares else 0.0
         return Constants(layout(), tensors, share)
+
+
+def _known_by(subject: Subject) -> tuple[Hashable, PackedSupport | None]:
+    """What a subject is known by within one view, and what has to be kept that it stays so."""
+    if subject.model is None:
+        return id(subject.packed), subject.packed
+    return _key(subject.model), None
 
 
 def _key(model: ModelRecord) -> Hashable:

@@ -59,6 +59,24 @@ def test_a_stranger_among_many_kin_shows_them(services: Container) -> None:
 
 
 @on_one_database
+def test_one_answer_leaves_out_the_same(services: Container) -> None:
+    """What another answer finds in a newer state of the space changes none that has begun."""
+    space = AppSpace(services, layout=LAYOUT, num_parameters=LAYOUT.num_parameters)
+    kept = SpaceConstants(services[ModelReader], services[IndexRegistry])
+    planted = models(1, 1, 1)
+    space.put({"base": planted["base"], "kin": planted["kin-0"]})
+    with space.database.reading() as begun:
+        before = space.space
+        found = [kept.of(begun, before).names]
+        space.put({"stranger": planted["stranger-0"]})
+        with space.database.reading() as session:
+            found.append(kept.of(session, space.space).names)
+        found.append(kept.of(begun, before).names)
+    assert [(), ("mask",), ()] == found
+    space.drop()
+
+
+@on_one_database
 def test_what_is_known_follows_the_space(services: Container) -> None:
     """It is known from the second model on, and no longer once that has gone or been replaced."""
     space = AppSpace(services, layout=LAYOUT, num_parameters=LAYOUT.num_parameters)
