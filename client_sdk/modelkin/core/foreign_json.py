@@ -7,6 +7,7 @@ and every encoder takes it. Parts that no caller asks for stay bytes, and cost n
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from typing import Any, Final, TypeVar, overload
 
 import msgspec
@@ -48,7 +49,8 @@ def decode_json(data: bytes | bytearray | str | Raw, form: type[T]) -> T: ...
 def decode_json(data: bytes | bytearray | str | Raw, form: Any = Any) -> Any:
     """Decode a JSON text (RFC 8259); NaN, infinities, other encodings than UTF-8 are refused.
 
-    Of a name that is repeated in an object the last value counts.
+    A mark of UTF-8 before it, as editors write one, is passed over. Of a name that is repeated in
+    an object the last value counts.
 
     Args:
         data: the text, or a part that stayed undecoded.
@@ -58,6 +60,8 @@ def decode_json(data: bytes | bytearray | str | Raw, form: Any = Any) -> Any:
         msgspec.ValidationError: the value is of another type; the message may quote a stranger.
         ValueError: it is not JSON, or holds what is no text; says what and where.
     """
+    if isinstance(data, bytes | bytearray):
+        data = data.removeprefix(BOM_UTF8)
     try:
         return msgspec.json.decode(data, type=form)
     except msgspec.ValidationError:
