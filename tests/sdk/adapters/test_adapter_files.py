@@ -124,6 +124,48 @@ def test_ranks_and_alphas_of_modules_count(tmp_path: Path) -> None:
         np.testing.assert_array_max_ulp(oracle.astype("f4"), importance_of(folder), maxulp=1)
 
 
+@pytest.mark.parametrize(
+    ("fields", "alphas"),
+    [
+        ({"target_modules": "all-linear"}, (16, 16, 16)),
+        ({"target_modules": r".*\.(q_proj|v_proj)|.*down"}, (16, 16, 16)),
+        ({"target_modules": "all-linear", "exclude_modules": ["lm_head"]}, (16, 16, 16)),
+        ({"layers_to_transform": [0], "layers_pattern": "layers"}, (16, 16, 16)),
+        ({"alpha_pattern": {"^q_proj": 8}}, (16, 16, 16)),
+        ({"alpha_pattern": {"^layers.0.q_proj": 8}}, (8, 16, 16)),
+        ({"alpha_pattern": {"q_proj": 8, "layers.0.q_proj": 4}}, (8, 16, 16)),
+        ({"alpha_pattern": {"layers.0.q_proj": 4, "q_proj": 8}}, (4, 16, 16)),
+        ({"alpha_pattern": {"(q|v)_proj": 8}}, (8, 8, 16)),
+    ],
+)
+def test_patterns_are_those_of_peft(
+    tmp_path: Path, fields: dict[str, Any], alphas: tuple[int, ...]
+) -> None:
+    """The first pattern counts that a name ends with, or is; targets may be named in any way."""
+    pairs = random_factors(6)
+    oracle = np.concatenate(
+        [
+            difference({module: pairs[module]}, alpha / 4)
+            for module, alpha in zip(sorted(pairs), alphas, strict=True)
+        ]
+    )
+    folder = adapter_folder(tmp_path / "a", factors(pairs), **fields)
+    np.testing.assert_array_max_ulp(oracle.astype("f4"), importance_of(folder), maxulp=1)
+
+
+def test_an_adapter_under_another_name_and_one_below(tmp_path: Path) -> None:
+    """The one nearest to the top is read, under any name, with an editor's mark before its
+    configuration; the other one is given by its own folder.
+    """
+    folder = adapter_folder(tmp_path / "a", factors(random_factors(7)))
+    below = adapter_folder(folder / "second", factors(random_factors(8)))
+    expected = importance_of(folder), importance_of(below)
+    (folder / "adapter_model.safetensors").rename(folder / "mine.safetensors")
+    config = folder / "adapter_config.json"
+    config.write_bytes(b"\xef\xbb\xbf" + config.read_bytes())
+    np.testing.assert_equal(expected, (importance_of(folder), importance_of(below)))
+
+
 def test_rotated_factors_have_the_same_support(tmp_path: Path) -> None:
     """(A, B) and (RA, BR⁻¹) are one difference: the factors' supports differ, the adapters' not."""
     pairs = random_factors(6)

@@ -33,10 +33,20 @@ def refusal(folder: Path) -> str:
     return str(caught.value)
 
 
+ONLY = "only adapters of type LORA, LOHA, LOKR can be compared"
+OTHERS = (
+    *("IA3", "VERA", "ADALORA", "OFT", "BOFT", "HRA", "FOURIERFT", "RANDLORA", "LN_TUNING"),
+    "TRAINABLE_TOKENS",
+)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"peft_type": "IA3"}, "peft_type is 'IA3': only adapters of type LORA"),
+        *(({"peft_type": kind}, f"'{kind}': {ONLY}: merge it into its base") for kind in OTHERS),
+        ({"peft_type": "PREFIX_TUNING"}, f"{ONLY}: this one changes no weight of its base"),
+        ({"enable_lora": [True, False]}, "enable_lora is [True, False]: this field is not known"),
+        ({"trainable_token_indices": [1]}, "rows of an embedding are trained beside the factors"),
         ({"peft_type": None}, "peft_type is missing"),
         ({"r": 0}, "r is 0: a rank is a whole number from 1"),
         ({"r": -4}, "r is -4: a rank"),
@@ -159,6 +169,7 @@ def test_starts_that_leave_the_base_alone_are_taken(tmp_path: Path, start: objec
             {f"{Q}.lora_A.weight": np.ones((4, 16), "i1")},
             "q_proj.lora_A.weight' is I8: factors are",
         ),
+        ({f"{Q}.base_layer.weight": np.ones((24, 16), "f4")}, "is not a factor lora_A or lora_B"),
         ({f"{Q}.lora_magnitude_vector": np.ones(24, "f4")}, "it is of DoRA (use_dora)"),
         ({f"{Q}.lora_B.bias": np.ones(24, "f4")}, "the factors have biases (lora_bias)"),
         (

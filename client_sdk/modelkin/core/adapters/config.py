@@ -31,6 +31,12 @@ _MAX_NAME_LENGTH: Final = 200
 _MERGE: Final = "merge it into its base (merge_and_unload) and give the merged model with its base"
 _ALGORITHMS: Final[dict[Any, Algorithm]] = {"LORA": "LoRA", "LOHA": "LoHa", "LOKR": "LoKr"}
 """What is read, by ``peft_type``."""
+_PROMPTS: Final = (
+    *("PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "PREFIX_TUNING", "P_TUNING", "CPT"),
+    *("ADAPTION_PROMPT", "CARTRIDGE"),
+)
+"""Types whose parameters are read beside the inputs."""
+_NO_WEIGHTS: Final = "this one changes no weight of its base, only what that reads"
 _FIELDS: Final = {
     "use_dora": f"DoRA rescales the rows of the sum: {_MERGE}",
     "modules_to_save": f"these modules are trained whole, not as factors: {_MERGE}",
@@ -214,7 +220,9 @@ def _algorithm(fields: Mapping[str, Any]) -> Algorithm:
     kind = getattr(kind, "value", kind)
     algorithm = _ALGORITHMS.get(kind) if isinstance(kind, str) else None
     if algorithm is None:
-        raise _field("peft_type", kind, "only adapters of type LORA, LOHA, LOKR can be compared")
+        remedy = _NO_WEIGHTS if kind in _PROMPTS else _MERGE
+        why = f"only adapters of type LORA, LOHA, LOKR can be compared: {remedy}"
+        raise _field("peft_type", kind, why)
     for name, why in _FIELDS.items():
         if fields.get(name):
             raise _field(name, fields[name], why)
