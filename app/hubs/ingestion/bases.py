@@ -22,6 +22,8 @@ __all__ = ["LACKING", "Base", "BaseFinder", "require_common_tensors"]
 
 _NOT_ASKED: Final = "the source stores weights alone"
 _UNKNOWN: Final = "the model declares no base, and its source names none"
+_ITSELF: Final = "the model declares itself as its base"
+_THE_BASE: Final = "the model is the base that its source names"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,12 @@ class BaseFinder:
             reason = f"the model declares {len(base.named)} bases ({names})"
             return _without_any(base, of, reason, "leave it out by the source's filters")
         if base.name is None or base.name == of.name:
+            reason, remedy = _UNKNOWN, "set the source's base_model"
+            if base.name is not None:
+                reason = _ITSELF if of.base_models else _THE_BASE
+                remedy = "leave it out by the source's filters"
             base = base if of.base_models else replace(base, named=())
-            return _without_any(base, of, _UNKNOWN, "set the source's base_model")
+            return _without_any(base, of, reason, remedy)
         [only] = base.named
         if only.revision is None and only.error is None:  # its name alone was asked for
             only = self.names.revision(self.hub, only.written, self.known)

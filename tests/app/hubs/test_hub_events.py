@@ -164,6 +164,13 @@ def test_a_delivery_without_an_id_is_known_by_its_body() -> None:
             hf_payload("org/a", refs=["refs/pr/1", "refs/heads/main"]),
             (None, "org/a", None, None, False),
         ),
+        (hf_payload("org/a", refs=["refs/tags/v1"]), (None, "org/a", None, None, True)),
+        (
+            hf_payload("org/a", webhook={"id": "1", "version": 1}),
+            (None, "org/a", None, None, False),
+        ),
+        (hf_payload("org/a", kind="kernel"), (None, "org/a", None, None, True)),
+        (hf_payload("org/a", kind="bucket"), (None, "org/a", None, None, True)),
         (hf_payload("org/a", refs=[7]), (None, "org/a", None, None, False)),
         (hf_payload("org/a", kind="dataset"), (None, "org/a", None, None, True)),
         (hf_payload("org/a", kind="space"), (None, "org/a", None, None, True)),

@@ -254,6 +254,25 @@ def test_a_registered_model_whose_name_cannot_be_kept(registry: Registry, app: A
     assert app.hubs.model("odd-fine") is not None
 
 
+def test_versions_as_registries_have_them(registry: Registry, app: AppHarness) -> None:
+    """Names have blanks, dots and accents; a flavour has folders; a newest version may be deleted,
+    and a tag that no name can have is left out.
+    """
+    name, kept = "café 2.0 Zürich", random_tensors(1)
+    registry.register(name)
+    for tensors in (kept, random_tensors(2)):
+        files = {"MLmodel": b"flavors:", "model/model.safetensors": safetensors(tensors)}
+        registry.log_run(name, files, base_model="no/../name", café="x")
+    registry.call("model-versions/delete", "DELETE", name=name, version="2")
+    job = app.hubs.sync_model(app.hubs.follow(registry.url, kind="mlflow"), name)
+    assert job.result is not None, job.error
+    model = app.hubs.model(name)
+    assert model is not None
+    assert ("1", None) == (job.result["revision"], model.base_model)
+    assert "café:x" in model.tags
+    assert weight_support(kept) == app.hubs.support(name)
+
+
 def test_tags_that_no_event_announced(registry: Registry, app: AppHarness) -> None:
     """A poll syncs a model whose tags have changed, of the version or the registered model, and no
     model whose tags have not.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.app.hubs.conftest import GOOD, refused
@@ -112,3 +114,46 @@ def test_a_base_that_is_of_no_use(
     again = app.hubs.sync_model(source, "org/a").result
     assert again is not None
     assert "space" in again["delta"]
+
+
+CARDS: dict[str, tuple[Any, list[str], tuple[str, ...], str | None]] = {
+    "null": (None, ["base_model:org/base"], ("org/base",), None),
+    "null in a list": ([None, "org/base"], [], ("org/base",), None),
+    "empty list": ([], [], (), "declares no base"),
+    "empty": ("", [], (), "declares no base"),
+    "blank": ("  ", [], (), "declares no base"),
+    "number": (7, [], (), "declares no base"),
+    "itself": ("org/itself", [], ("org/itself",), "declares itself as its base"),
+    "gated": ("org/locked", [], ("org/locked",), "accept its terms there"),
+    "folder": ("./out/checkpoint-500", [], (), "no repository can have this name"),
+    "disk": ("C:\\models\\base", [], (), "no repository can have this name"),
+}
+
+
+def test_bases_as_cards_have_them(hub: Hub, app: AppHarness) -> None:
+    """What a hub can have is kept, and the reason why there is no difference is true."""
+    hub.push("org/base", {"model.safetensors": GOOD})
+    hub.push("org/locked", {"model.safetensors": GOOD}, gated=True)
+    source, found = app.hubs.follow(hub.url), {}
+    for number, (name, (card, tags, _, _)) in enumerate(CARDS.items()):
+        weights = {"model.safetensors": safetensors(random_tensors(9 + number))}
+        hub.push(f"org/{name}", weights, card={"base_model": card}, tags=tags)
+        job = app.hubs.sync_model(source, f"org/{name}")
+        assert job.result is not None, job.error
+        model = app.hubs.model(f"org/{name}")
+        assert model is not None
+        found[name] = (model.bases, job.result["delta"].get("reason"))
+    assert {name: bases for name, (_, _, bases, _) in CARDS.items()} == {
+        name: bases for name, (bases, _) in found.items()
+    }
+    for name, (_, _, _, why) in CARDS.items():
+        assert (why or "") in (found[name][1] or ""), name
+        assert (why is None) == (found[name][1] is None), name
+
+
+def test_the_base_of_a_source_is_none_of_its_own(hub: Hub, app: AppHarness) -> None:
+    """The reason says that it is the base, and not that its source names none."""
+    hub.push("org/base", {"model.safetensors": GOOD})
+    job = app.hubs.sync_model(app.hubs.follow(hub.url, base_model="org/base"), "org/base")
+    assert job.result is not None, job.error
+    assert "the model is the base that its source names" == job.result["delta"]["reason"]
