@@ -203,6 +203,8 @@ NAMES = [
     "plus+and@at:colon",
     "x.y_z-0/..dots..",
     "supports/models",
+    "acme/model.",
+    "...",
     "é" * 100,
 ]
 
