@@ -39,6 +39,15 @@ LLAVA = {
     "vision_config": {"model_type": "clip_vision_model", **SMALL, **IMAGE},
 }
 SWIN = {"embed_dim": 8, "depths": [1, 1], "num_heads": [1, 2], "window_size": 2} | IMAGE
+SEGFORMER = {
+    "depths": [1, 1],
+    "hidden_sizes": [8, 16],
+    "num_encoder_blocks": 2,
+    "sr_ratios": [2, 1],
+    "num_attention_heads": [1, 2],
+}
+AUDIO = {"num_mel_bins": 16, "max_length": 32}
+OWN = (LLAVA, SWIN, SEGFORMER)
 FAMILIES: dict[str, dict[str, Any]] = {
     "BertForMaskedLM": {},
     "GPT2LMHeadModel": {"n_embd": 16, "n_layer": 2, "n_head": 2},
@@ -52,6 +61,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "BeitForImageClassification": IMAGE,
     "Dinov2Model": IMAGE,
     "SwinForImageClassification": SWIN,
+    "SegformerForImageClassification": SEGFORMER,
+    "ASTForAudioClassification": AUDIO,
     "LlavaForConditionalGeneration": LLAVA,
 }
 
@@ -63,7 +74,7 @@ def network(name: str) -> Any:
     torch.manual_seed(1)
     family = getattr(transformers, name)
     given = FAMILIES[name]
-    return family(family.config_class(**(given if given in (LLAVA, SWIN) else SMALL | given)))
+    return family(family.config_class(**(given if given in OWN else SMALL | given)))
 
 
 @pytest.mark.parametrize("name", FAMILIES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 __all__ = ["HARMLESS", "PREFIXES", "TIED", "WRAPPERS", "canonical_name", "expert_of", "plain_names"]
@@ -23,6 +24,7 @@ _PARALLEL: Final = "module."
 PREFIXES: Final = (
     # wrappers of whole networks: DataParallel, Opacus, PEFT, networks with a head or several parts
     *(_PARALLEL, "_module.", "base_model.model.", "model.", "transformer.", "language_model."),
+    "vlm.",
     # the body of a network in transformers, which a headless checkpoint saves without it
     *("albert.", "bert.", "deberta.", "distilbert.", "electra.", "gpt_neox.", "roberta."),
     *("beit.", "deit.", "dinov2.", "swin.", "vit.", "wav2vec2.", "backbone."),
@@ -38,7 +40,7 @@ _MOVED: Final = tuple(
         # GPT-NeoX's head
         (r"^embed_out\.", "lm_head."),
         # vision transformers, before and after version 5 of transformers
-        (r"^encoder\.layer\.", "layers."),
+        (r"encoder\.layer\.", "layers."),
         (r"\.attention\.(?:attention|self)\.query\.", ".attention.q_proj."),
         (r"\.attention\.(?:attention|self)\.key\.", ".attention.k_proj."),
         (r"\.attention\.(?:attention|self)\.value\.", ".attention.v_proj."),
@@ -49,6 +51,16 @@ _MOVED: Final = tuple(
         ),
         (r"(?<!attention)\.intermediate\.dense\.", ".mlp.fc1."),
         (r"(?<!attention)\.output\.dense\.", ".mlp.fc2."),
+        (r"\.swin\.", "."),
+        # SegFormer
+        (r"(?:^|(?<=\.))encoder\.(patch_embeddings|layer_norm)\.(\d+)\.", r"stages.\2.\1."),
+        (r"(?:^|(?<=\.))encoder\.block\.(\d+)\.(?=\d)", r"stages.\1.blocks."),
+        (r"\.attention\.self\.layer_norm\.", ".attention.sequence_reduction.layer_norm."),
+        (r"\.attention\.self\.sr\.", ".attention.sequence_reduction.sequence_reduction."),
+        (r"\.mlp\.dense([12])\.", r".mlp.fc\1."),
+        (r"\.layer_norm_1\.", ".layernorm_before."),
+        (r"\.layer_norm_2\.", ".layernorm_after."),
+        (r"\.linear_c\.", ".linear_projections."),
         # mixtures of experts
         (r"\.block_sparse_moe\.", ".mlp."),
         (r"\.mlp\.input_linear\.weight$", ".mlp.experts.gate_up_proj"),
@@ -95,6 +107,7 @@ def plain_names(names: Sequence[str]) -> list[str]:
     return plain if len(set(plain)) == len(plain) else list(names)
 
 
+@lru_cache(maxsize=1 << 16)
 def canonical_name(name: str) -> str:
     """The name that all spellings of a tensor's name share."""
     name = _unwrapped(name)

@@ -1,8 +1,9 @@
 """``find_pieces``: the tensors of one layout that are those of another, piece by piece.
 
-Tensors are found by name, then by the names that mean the same. Those that differ in their first
-dimension alone have their first rows in common: rows follow each other, so no index moves within
-them. Nothing else is joined: no tensors of other shapes, and no two into one.
+Tensors are found by name, then by the names that mean the same, then where one network is a part of
+the other under a name that no table has. Those that differ in their first dimension alone have
+their first rows in common: rows follow each other, so no index moves within them. Nothing else is
+joined: no tensors of other shapes, and no two into one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.matching.names import TIED, canonical_name, expert_of
 
 __all__ = ["Piece", "find_pieces", "is_tied"]
+
+_Key = Callable[[str], str]
+"""A function of a tensor's name by which it is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ def find_pieces(source: Layout, target: Layout) -> list[Piece]:
     if search.is_open:
         search.pair(canonical_name)
     if search.is_open:
+        search.pair_bodies()
+    if search.is_open:
         search.pair_experts()
         search.pair_tied()
     return sorted(search.pieces, key=lambda piece: (piece.target, piece.target_offset))
@@ -71,12 +77,24 @@ class _Search:
         """Whether both have tensors without a counterpart."""
         return bool(self.mine and self.theirs)
 
-    def pair(self, key: Callable[[str], str]) -> None:
-        """Pair the tensors whose names have the same key, where each is the only one with it."""
+    def pair(self, key: _Key, of_theirs: _Key | None = None) -> None:
+        """Pair the tensors whose names have the same key, where each is the only one with it.
+
+        Args:
+            key: the key of a name of either; of the source alone with the next.
+            of_theirs: that of a name of the target.
+        """
         mine = _only(self.mine, self.source, key)
-        for name, at in _only(self.theirs, self.target, key).items():
+        for name, at in _only(self.theirs, self.target, of_theirs or key).items():
             if name in mine:
                 self._join(mine[name], at)
+
+    def pair_bodies(self) -> None:
+        """Pair a network with the part of the other that has most of its parameters."""
+        for prefix in _bodies(self.source):
+            self.pair(_within(prefix), canonical_name)
+        for prefix in _bodies(self.target):
+            self.pair(canonical_name, _within(prefix))
 
     def pair_experts(self) -> None:
         """Pair the matrices of experts with the stack that has them, either way round."""
@@ -121,6 +139,27 @@ class _Search:
             del stacked[stack]
             for at in members:
                 del split[at]
+
+
+def _bodies(tensors: Sequence[TensorSpec]) -> list[str]:
+    """The prefixes that stand before more than half of a network's parameters, shortest first."""
+    sizes = [(canonical_name(spec.name), spec.size) for spec in tensors]
+    total, found = sum(size for _, size in sizes), [""]
+    while True:
+        parts: dict[str, int] = defaultdict(int)
+        for name, size in sizes:
+            part, dot, _ = name.removeprefix(found[-1]).partition(".")
+            if dot and name.startswith(found[-1]):
+                parts[part] += size
+        largest = max(parts, key=parts.__getitem__, default="")
+        if 2 * parts[largest] <= total:
+            return found[1:]
+        found.append(f"{found[-1]}{largest}.")
+
+
+def _within(prefix: str) -> _Key:
+    """The canonical name of what has a prefix, as if it were the whole network."""
+    return lambda name: canonical_name(canonical_name(name).removeprefix(prefix))
 
 
 def _split_first(split: int, stack: int, offset: int, shape: tuple[int, ...]) -> Piece:

@@ -36,6 +36,7 @@ SAME: dict[str, tuple[Shapes, Callable[[str], str]]] = {
     "prefix": (BLOCK, lambda name: f"model.{name}"),
     "two prefixes": (BLOCK, lambda name: f"base_model.model.transformer.{name}"),
     "data parallel": (BLOCK, lambda name: f"module.{name}"),
+    "a prefix that no table has": (BLOCK, lambda name: f"0.auto_model.{name}"),
     "compiled": (BLOCK, lambda name: f"_orig_mod.{name}"),
     "compiled blocks": (BLOCK, lambda name: name.replace("h.0.", "h.0._orig_mod.")),
     "lightning": (BLOCK, lambda name: f"_forward_module.{name}"),
@@ -96,6 +97,9 @@ def test_experts_are_found_in_their_stacks(split_first: bool) -> None:
     [
         ({"model.a.weight": (4, 5)}, {"a.weight": (5, 4)}),
         ({"model.a.weight": (20,)}, {"a.weight": (4, 5)}),
+        ({"net.a.weight": (20,)}, {"a.weight": (4, 5)}),
+        ({"net.a.weight": (4, 5), "a.bias": (21,)}, {"a.weight": (4, 5)}),
+        ({"one.a.weight": (4, 5)}, {"two.a.weight": (4, 5)}),
         ({"model.a.weight": (4, 5), "module.a.weight": (4, 5)}, {"a.weight": (4, 5)}),
         ({"a.weight": (4, 5)}, {"model.a.weight": (4, 5), "transformer.a.weight": (4, 5)}),
         ({"lm_head.weight": (6, 4), "shared.weight": (6, 4)}, {"wte.weight": (6, 4)}),
@@ -110,6 +114,16 @@ def test_nothing_else_is_joined(mine: Shapes, theirs: Shapes) -> None:
     assert () == found.pieces
     with pytest.raises(SpaceMismatch):
         found.require_equal()
+
+
+def test_a_body_is_found_in_a_network_with_heads() -> None:
+    """Most of a network's parameters lie under one name, beside heads that the other lacks."""
+    heads = {"v_head.weight": (1, 8), "v_head.bias": (1,)}
+    source = layout({f"my_net.body.{name}": shape for name, shape in BLOCK.items()} | heads)
+    for found in (correspond(source, layout(BLOCK)), correspond(layout(BLOCK), source)):
+        assert len(BLOCK) == len(found.pieces)
+        assert found.fits
+        assert {spec.name for spec in (*found.beyond, *found.missing)} == heads.keys()
 
 
 def test_a_second_copy_and_a_buffer_do_not_count() -> None:
