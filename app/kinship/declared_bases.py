@@ -59,6 +59,7 @@ class JudgedBase:
             similarity=None if base is None else base.similarity,
             kappa=None if base is None else base.kappa,
             revision=self.revision,
+            covered=None if base is None else base.covered,
         )
 
 

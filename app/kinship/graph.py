@@ -37,7 +37,7 @@ from app.search.similarity import partial_note
 from modelkin.core.estimators import standard_errors
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import expected_of_pairs, kappas
-from modelkin.core.similarity.edges import growth_of_pairs
+from modelkin.core.similarity.edges import covered_by_pairs, growth_of_pairs
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter
@@ -72,6 +72,7 @@ class FoundGraph:
         nodes: the nodes, by name.
         edges: the pairs of nodes; None if there are none.
         expected: S by chance of each edge; NaN where it is not known.
+        covered: the share of the parameters that both ends of each edge have; NaN for all.
         num_perm: the number h of values of the signatures.
     """
 
@@ -79,6 +80,7 @@ class FoundGraph:
     nodes: Sequence[repository.Node] = ()
     edges: EdgeSet | None = None
     expected: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    covered: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     num_perm: int = 0
 
     @property
@@ -145,18 +147,20 @@ class GraphService:
         constants = self._constants.of(session, space)
         nodes, values, subspaces = _read_nodes(session, space, tags, counted=sizes is not None)
         session.release()
-        edges, expected, partial = None, np.empty(0), 0
+        edges, expected, covered = None, np.empty(0), np.empty(0)
+        supports: Sequence[PackedSupport | None] = ()
         if len(nodes) > 1 and subspaces:
             chosen = common_compare(space, subspaces, compare)
             edges = subspace_edges(subspaces, chosen, k, threshold or 0.0, deadline)
-            expected = np.full(len(edges.pairs), np.nan)
+            expected = covered = np.full(len(edges.pairs), np.nan)
         elif len(nodes) > 1:
             with intact_maps():
                 models = self._models(space, nodes, values, deadline, constants)
                 finder = EdgeFinder(models, deadline)
                 edges = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
                 expected = _similarity_by_chance(space, sizes, nodes, edges, deadline, models)
-                partial = sum(s is not None and bool(s.gaps) for s in models.supports)
+                supports = models.supports
+                covered = covered_by_pairs(models.by_row, edges.pairs.ends)
         deadline.require_client()
         estimated = edges is not None and not edges.exact.all()
         facts = Graph(
@@ -165,11 +169,11 @@ class GraphService:
             k=k,
             threshold=threshold,
             version=space.version,
-            note=partial_note(constants.note(space, estimated=estimated), partial),
+            note=partial_note(constants.note(space, estimated=estimated), supports),
             truncated=deadline.passed(),
             constant_tensors=constants.names,
         )
-        return FoundGraph(facts, nodes, edges, expected, space.signature.num_perm)
+        return FoundGraph(facts, nodes, edges, expected, covered, space.signature.num_perm)
 
     def _models(
         self,
@@ -267,7 +271,7 @@ def _similarity_by_chance(
     expected = expected_of_pairs(
         constants.without(counts), found.pairs.ends, sizes.astype(np.float64), deadline.passed
     )
-    supports = {row: s for row, s in enumerate(models.supports) if s is not None}
+    supports = models.by_row
     if any(support.gaps for support in supports.values()):
         expected *= growth_of_pairs(supports, found.pairs.ends, constants.gaps)
     return np.where(found.exact, expected, np.nan) if constants else expected
@@ -281,7 +285,8 @@ def _some_edges(graph: FoundGraph, some: slice) -> Iterator[GraphEdge]:
     errors = np.where(exact, 0.0, standard_errors(jaccard, graph.num_perm))
     kinds = np.where(exact, "exact", "signature")
     chance = (_or_none(expected), _or_none(kappas(similarity, expected)))
-    columns = (similarity.tolist(), kinds.tolist(), errors.tolist(), *chance)
+    covered = _or_none(graph.covered[some])
+    columns = (similarity.tolist(), kinds.tolist(), errors.tolist(), *chance, covered)
     rows = zip(pairs.ends[some].tolist(), *columns, strict=True)
     return (GraphEdge(nodes[a].name, nodes[b].name, *figures) for (a, b), *figures in rows)
 

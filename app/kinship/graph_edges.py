@@ -47,7 +47,7 @@ _MARGIN_STANDARD_ERRORS = 4.0
 """Standard errors below a threshold from which on a pair is compared again."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GraphModels:
     """The nodes, by name, with the data to compare them.
 
@@ -65,6 +65,11 @@ class GraphModels:
     bytes_each: int
     whole_matrix: bool
     constants: Constants = NO_CONSTANTS
+
+    @cached_property
+    def by_row(self) -> dict[int, PackedSupport]:
+        """The open supports by their rows."""
+        return {row: s for row, s in enumerate(self.supports) if s is not None}
 
     @property
     def exact(self) -> npt.NDArray[np.bool_]:
@@ -184,7 +189,7 @@ class EdgeFinder:
         if np.count_nonzero(found.exact) * self._models.bytes_each > _MAX_REFINED_BYTES:
             return EdgeSet(pairs, np.zeros(len(pairs), np.bool_))
         similarity = pairs.similarity.copy()
-        supports = {row: s for row, s in enumerate(self._models.supports) if s is not None}
+        supports = self._models.by_row
         rows = np.flatnonzero(found.exact)
         gaps = self._models.constants.gaps
         compared = exact_similarity(supports, pairs.ends[rows], self._deadline.passed, gaps)

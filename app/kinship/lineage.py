@@ -143,6 +143,7 @@ class LineageService:
         )
         sizes = _of_two_sizes(session, space, model.support_size, declared)
         said = [decided.note, None if is_differences else sizes, _NOTES.get(space.importance.kind)]
+        said.append(_over_a_part(measured))
         said.append(_left_out(constants, unseen=_is_unseen(decided, constants)))
         return summary_of(lineage, said, of_data=space.importance.kind in _OF_DATA)
 
@@ -184,6 +185,7 @@ class LineageService:
                     standard_error=None if found is None else found.standard_error,
                     expected=None if found is None else found.expected,
                     kappa=None if found is None else found.kappa,
+                    covered=None if found is None else found.covered,
                 )
             )
         return links
@@ -200,6 +202,14 @@ def _seen(base: JudgedBase, constants: Constants) -> Judgement | None:
     if base.judgement is None or not _is_unseen(base, constants):
         return base.judgement
     return Judgement("inconclusive", "unclear")
+
+
+def _over_a_part(measured: Measurements) -> str | None:
+    """The clause for a model and a base that do not have all parameters of the space."""
+    share = None if measured.base is None else measured.base.covered
+    if share is None:
+        return None
+    return f"the two are compared over the {share:.1%} of the space's parameters that both have"
 
 
 def _left_out(constants: Constants, *, unseen: bool) -> str | None:

@@ -139,6 +139,7 @@ class LinkOut(ResponseModel):
     standard_error: float | None
     expected: Expected
     kappa: Kappa
+    covered: Covered
 
 
 class DeclaredBaseOut(ResponseModel):
@@ -150,6 +151,7 @@ class DeclaredBaseOut(ResponseModel):
     revision: int | None = Field(
         description="the revision that was compared, where that is an earlier one than the present"
     )
+    covered: Covered
 
 
 class LineageOut(ResponseModel):
@@ -215,6 +217,7 @@ class LineageFindingOut(ResponseModel):
     base_similarity: float | None = Field(
         description="S to the declared base; null where it was not measured"
     )
+    covered: Covered
     nearest: str | None = Field(description="the nearest model of the space, whatever it is")
     nearest_similarity: float | None = Field(description="S to the nearest model")
     summary: str = Field(description="why, for people")

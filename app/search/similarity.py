@@ -28,7 +28,7 @@ from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity import chance, overlap
 from modelkin.core.similarity.matrix import growth, matrix
 from modelkin.core.similarity.ordered import ordered_similarity_to
-from modelkin.core.similarity.outside import covered_share, overlap_outside
+from modelkin.core.similarity.outside import covered_share, least_covered, overlap_outside
 from modelkin.core.sketching.signature import jaccard_estimates
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Overlap, SimilarityMatrix
@@ -41,8 +41,8 @@ _ROWS_AT_A_TIME = 50
 
 Floats = npt.NDArray[np.float64]
 _NO_VALUES: npt.NDArray[np.unsignedinteger] = np.empty(0, np.uint32)
-_Compared: TypeAlias = tuple[Floats, list[int], int]
-"""The values of all pairs, the rows without a support, and how many supports cover a part."""
+_Compared: TypeAlias = tuple[Floats, list[int], Sequence[PackedSupport | None]]
+"""The values of all pairs, the rows without a support, and the supports of all."""
 P = TypeVar("P", PackedSupport, PackedSupport | None)
 
 
@@ -147,9 +147,9 @@ class SimilarityService:
             "ordered": self._ordered_similarity,
         }[measure]
         with intact_maps():
-            values, estimated, partial = compute(session, space, records, require, constants)
+            values, estimated, packed = compute(session, space, records, require, constants)
         without = tuple(names[row] for row in estimated)
-        caveat = partial_note(constants.note(space, estimated=bool(estimated)), partial)
+        caveat = partial_note(constants.note(space, estimated=bool(estimated)), packed)
         note = _note(caveat, len(without) if measure == "kappa" else 0)
         left_out = constants.names
         return SimilarityMatrix(
@@ -165,18 +165,6 @@ class SimilarityService:
         constants: Constants,
     ) -> _Compared:
         """S of all pairs; it is estimated for models without a support."""
-        values, estimated, supports = self._compare(session, space, records, require, constants)
-        return values, estimated, sum(s is not None and bool(s.gaps) for s in supports)
-
-    def _compare(
-        self,
-        session: Reader,
-        space: SpaceRecord,
-        records: Sequence[ModelRecord],
-        require: _Requirement,
-        constants: Constants,
-    ) -> tuple[Floats, list[int], list[PackedSupport | None]]:
-        """S of all pairs, the rows of models without a support, and the supports of all."""
         packed = _read_supports(
             records, require, partial(self._reader.find_packed, space, mapped=True)
         )
@@ -204,15 +192,14 @@ class SimilarityService:
         sizes = tensor_sizes(session, space)
         assert sizes is not None  # the space has a layout
         counts = _counts(session, space, records, sizes.size)
-        values, estimated, packed = self._compare(session, space, records, require, constants)
+        values, estimated, packed = self._similarities(session, space, records, require, constants)
         expected = chance.expected_matrix(
             constants.without(counts), sizes.astype(np.float64), require
         )
         full = [row for row, support in enumerate(packed) if support is not None]
         supports = [support for support in packed if support is not None]
         expected[np.ix_(full, full)] *= growth(supports, constants.gaps)
-        partial = sum(bool(support.gaps) for support in supports)
-        return chance.kappas(values, expected), estimated, partial
+        return chance.kappas(values, expected), estimated, packed
 
     def _ordered_similarity(
         self,
@@ -227,7 +214,7 @@ class SimilarityService:
         opened = _read_supports(
             records, require, partial(self._reader.require_packed, space, mapped=True)
         )
-        return ordered_matrix(opened, require, constants.gaps), [], 0
+        return ordered_matrix(opened, require, constants.gaps), [], opened
 
     def _signatures(
         self, session: Reader, space: SpaceRecord, records: Sequence[ModelRecord]
@@ -311,12 +298,17 @@ def _counts(
     return table
 
 
-def partial_note(caveat: str | None, partial: int) -> str | None:
+def partial_note(caveat: str | None, supports: Sequence[PackedSupport | None]) -> str | None:
     """A caveat, and that some models do not have all parameters of their space."""
-    if not partial:
+    share = least_covered(supports)
+    if share is None:
         return caveat
+    partial = sum(support is not None and bool(support.gaps) for support in supports)
     who = "1 model covers" if partial == 1 else f"{partial} models cover"
-    own = f"{who} a part of the space: S and chance of a pair are over what both cover"
+    own = (
+        f"{who} a part of the space: S and chance of a pair are over what both cover, {share:.1%} "
+        f"of the parameters or more"
+    )
     return own if caveat is None else f"{caveat}; {own}"
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "Estimate",
     "Expected",
     "Kappa",
+    "LeastCovered",
     "Note",
     "Problem",
     "RequestModel",
@@ -42,6 +43,13 @@ Covered = Annotated[
     Field(
         description="the share of the parameters that both have, over which all figures are; null "
         "where that is all, and where an estimate cannot know it"
+    ),
+]
+LeastCovered = Annotated[
+    float | None,
+    Field(
+        description="the least share of the parameters over which two models were compared; null "
+        "where that is all"
     ),
 ]
 Note = Annotated[

@@ -99,7 +99,9 @@ class NewcomerAssignment:
             sizes=sizes,
             yardsticks=yardsticks(space, content, voters, pairs),
         )
-        return replace(placed, constant_tensors=constants.names)
+        shares = [item.covered for item in voters if item.covered is not None]
+        covered = min(shares, default=None)
+        return replace(placed, constant_tensors=constants.names, covered=covered)
 
     def _with_chance(
         self, session: Reader, space: SpaceRecord, subject: Subject, near: list[Neighbor]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import ConstantTensors, RequestModel, ResponseModel
+from app.infra.http.schemas import ConstantTensors, LeastCovered, RequestModel, ResponseModel
 from app.jobs.schemas import without_models
 from app.kinship.clustering.policies import PolicyTerms
 from app.kinship.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
@@ -147,8 +147,9 @@ class ClusteringSummary(ResponseModel):
         description="as they were given; a listing leaves out `models`"
     )
     chosen: dict[str, Any] = Field(
-        description="parameters that the algorithm chose by itself, and as constant_tensors the "
-        "tensors that no training changed, if similarities left some out"
+        description="parameters that the algorithm chose by itself; as constant_tensors the "
+        "tensors that no training changed, if similarities left some out; and as covered the least "
+        "share of the parameters over which two models were compared, if that is not 1"
     )
     version: int = Field(description="of the space that was clustered")
     similarity: Literal["exact", "mixed", "signature"] = Field(
@@ -259,6 +260,7 @@ class AssignmentOut(ResponseModel):
     )
     votes: list[VoteOut] = Field(description="of the nearest clustered models, the nearest first")
     constant_tensors: ConstantTensors
+    covered: LeastCovered
     margin: float = Field(
         description="how much nearer the cluster is than the next, 0 to 1: by squared distances to "
         "centroids for data subspaces, else its share less that of the next"
@@ -294,6 +296,7 @@ class AssignmentOut(ResponseModel):
             margin=placed.margin or 0.0,
             compare=placed.compare,
             constant_tensors=list(placed.constant_tensors),
+            covered=placed.covered,
             learngene=None
             if learngene is None
             else LearngeneSummary.summary(space, learngene, stale=stale),

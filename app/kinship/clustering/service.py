@@ -305,7 +305,10 @@ class _FinishedClustering:
     def _compared(self) -> dict[str, Any]:
         compare, constants = self.snapshot.compare, self.snapshot.constants
         blocks = {} if compare is None else {"compare": compare}
-        return blocks | ({"constant_tensors": list(constants.names)} if constants else {})
+        covered = self.snapshot.covered
+        shares = {} if covered is None else {"covered": covered}
+        left_out = {"constant_tensors": list(constants.names)} if constants else {}
+        return blocks | shares | left_out
 
     def content(self, ids: Labels) -> ClusteringContent:
         names = self.snapshot.names

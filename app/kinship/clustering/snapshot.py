@@ -25,6 +25,7 @@ from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import common_compare
 from app.search.constants import NO_CONSTANTS, Constants
 from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.outside import least_covered
 from modelkin.core.sketching.schemes import ValueArray, value_dtype
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.types.vocabulary import Compare
@@ -63,6 +64,11 @@ class Snapshot:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def covered(self) -> float | None:
+        """The share of the parameters that any two supports cover, or more; None for all."""
+        return least_covered(self.supports)
 
 
 def take_snapshot(

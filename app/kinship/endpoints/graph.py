@@ -14,7 +14,7 @@ from app.infra.errors import NotAcceptable
 from app.infra.http.answers import AnswerMemory, streamed_answer
 from app.infra.http.requests.negotiation import choose
 from app.infra.http.routes import Routes
-from app.infra.http.schemas import ConstantTensors, Expected, Kappa, Note
+from app.infra.http.schemas import ConstantTensors, Covered, Expected, Kappa, Note
 from app.infra.http.services import Service
 from app.kinship.graph import FoundGraph, GraphService
 from app.models.catalog.dependencies import TagFilter
@@ -52,6 +52,7 @@ _EDGE_KEYS = {
     "estimate": "string",
     "expected": "double",
     "kappa": "double",
+    "covered": "double",
 }
 
 
@@ -72,6 +73,7 @@ class EdgeOut(BaseModel):
     standard_error: float
     expected: Expected
     kappa: Kappa
+    covered: Covered
 
 
 class GraphFactsOut(BaseModel):

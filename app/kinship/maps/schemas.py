@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import ConstantTensors, RequestModel, ResponseModel
+from app.infra.http.schemas import ConstantTensors, LeastCovered, RequestModel, ResponseModel
 from app.kinship.maps.records import MapRecord
 from app.kinship.maps.request import MapRequest
 from app.models.spaces.records import SpaceRecord
@@ -66,3 +66,4 @@ class MapOut(MapInfo):
     x: list[float] = Field(description="of each model; a model takes about one unit of area")
     y: list[float] = Field(description="likewise, upwards")
     constant_tensors: ConstantTensors = Field(default_factory=list)
+    covered: LeastCovered = None

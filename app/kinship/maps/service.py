@@ -105,7 +105,7 @@ class MapService:
         """The models and places of a map: JSON, compressed by gzip.
 
         It is ``{"models": [...], "x": [...], "y": [...]}``, ordered by name; with the names
-        of ``constant_tensors`` where there are any.
+        of ``constant_tensors`` where there are any, and ``covered`` where that is not all.
         """
         return repository.content(session, found)
 
@@ -161,6 +161,8 @@ def _record(job: JobRecord, snapshot: Snapshot, drawn: Places, seconds: float) -
 def _pack(snapshot: Snapshot, drawn: Places) -> bytes:
     x, y = drawn.xy.astype(float).round(_DIGITS).T.tolist()
     places: dict[str, Any] = {"models": snapshot.names, "x": x, "y": y}
+    if snapshot.covered is not None:
+        places["covered"] = snapshot.covered
     if snapshot.constants:
         places["constant_tensors"] = snapshot.constants.names
     return gzip.compress(to_json(places), _GZIP_LEVEL, mtime=0)

@@ -29,7 +29,9 @@ from app.models.catalog.repositories.revisions import (
 from app.models.catalog.stored_supports import SupportDecoder
 from app.models.spaces.records import SpaceRecord
 from modelkin.core.estimators import jaccard_of
-from modelkin.core.packed import PackedSupport, packed_shared_count
+from modelkin.core.gaps import NO_GAPS
+from modelkin.core.packed import PackedSupport
+from modelkin.core.similarity.outside import overlap_outside
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.core.subspaces.affinity import affinity
 from modelkin.core.subspaces.subspace import Subspace
@@ -207,8 +209,9 @@ def _is_current(change: ModelChange) -> bool:
 def _self_overlap(space: SpaceRecord, a: _Side, b: _Side) -> SelfOverlap | None:
     """The overlap of two contents, counted or else estimated; None if a signature is missing."""
     if a.packed is not None and b.packed is not None:
-        shared = packed_shared_count(a.packed, b.packed)
-        return SelfOverlap(shared / (a.packed.k + b.packed.k - shared), exact=True)
+        found = overlap_outside(a.packed, b.packed, NO_GAPS)
+        union = found.a + found.b - found.shared
+        return SelfOverlap(found.shared / max(1, union), exact=True)
     if a.signature is None or b.signature is None:
         return None
     if space.subspaces is not None:

@@ -75,6 +75,7 @@ class _Around:
                 item.standard_error,
                 item.expected,
                 item.kappa,
+                item.covered,
             )
             for item in found.items
             if item.model in known

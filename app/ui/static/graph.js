@@ -360,7 +360,7 @@ addEventListener("resize", () => {
 
 // --- files ---------------------------------------------------------------------------------------
 
-const COLUMNS = ["source", "target", "similarity", "standard_error", "estimate", "expected", "kappa"];
+const COLUMNS = ["source", "target", "similarity", "standard_error", "estimate", "expected", "kappa", "covered"];
 document.getElementById("csv").addEventListener("click", (event) =>
   downloadCsv([COLUMNS, ...shown.edges.map((edge) => COLUMNS.map((column) => edge[column]))], event.target.dataset.name));
 document.getElementById("graphml").addEventListener("click", (event) => {

@@ -59,8 +59,9 @@ class ClusteringInfo(Printed):
         algorithm: the one that was used.
         parameters: the parameters of the request, with the filters of the models; in a listing
             without the names of ``models``.
-        chosen: the parameters that the algorithm chose by itself, and as ``constant_tensors`` the
-            tensors that no training changed, if similarities left some out.
+        chosen: the parameters that the algorithm chose by itself; as ``constant_tensors`` the
+            tensors that no training changed, if similarities left some out; and as ``covered`` the
+            least share of the parameters over which two models were compared, if that is not 1.
         version: that of the space when it was clustered.
         similarity: whether similarities were exact, estimated from signatures, or mixed.
         models: how many were clustered.
@@ -166,6 +167,8 @@ class Assignment(Printed):
         note: a doubt where it is placed, but much less like the members than they are like each
             other.
         constant_tensors: the tensors that no training changed, which S and chance leave out.
+        covered: the least share of the parameters over which the newcomer was compared with one of
+            the nearest; None where that is all.
     """
 
     _sentences: ClassVar[tuple[str, ...]] = ("reason", "note")
@@ -184,6 +187,7 @@ class Assignment(Printed):
     reason: str | None = None
     note: str | None = None
     constant_tensors: tuple[str, ...] = ()
+    covered: float | None = None
 
     def match(self, clusters: Mapping[Key, Collection[str]]) -> Key:
         """The cluster of another grouping that most of this cluster's nearest members are in.

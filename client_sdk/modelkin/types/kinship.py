@@ -201,6 +201,7 @@ class GraphEdge:
         estimate: ``"exact"`` or ``"signature"``.
         standard_error: the standard error of ``similarity``; 0 where it is exact.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
+        covered: the share of the parameters that both have, as in :class:`modelkin.Neighbor`.
     """
 
     a: str
@@ -210,6 +211,7 @@ class GraphEdge:
     standard_error: float
     expected: float | None = None
     kappa: float | None = None
+    covered: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -303,6 +305,7 @@ class Graph(Printed):
                     "standard_error": edge.standard_error,
                     "expected": edge.expected,
                     "kappa": edge.kappa,
+                    "covered": edge.covered,
                 }
                 for edge in self.edges
             ],

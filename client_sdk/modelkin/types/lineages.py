@@ -67,6 +67,7 @@ class DeclaredBase:
         reason: as in :class:`modelkin.Lineage`.
         similarity, kappa: S of the two and S beyond chance; None where they are not measured.
         revision: the earlier revision of the base that was compared; None for the present one.
+        covered: the share of the parameters that both have, as in :class:`modelkin.Neighbor`.
     """
 
     base_model: str
@@ -75,6 +76,7 @@ class DeclaredBase:
     similarity: float | None = None
     kappa: float | None = None
     revision: int | None = None
+    covered: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class LineageLink:
         similarity: S of the two; None where the base is not in this space.
         estimate, standard_error: those of ``similarity``; None where the base is not in this space.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
+        covered: the share of the parameters that both have, as in :class:`modelkin.Neighbor`.
     """
 
     model: str
@@ -94,6 +97,7 @@ class LineageLink:
     standard_error: float | None = None
     expected: float | None = None
     kappa: float | None = None
+    covered: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -176,6 +180,8 @@ class LineageFinding:
         similarity: S to the declared base; of an undeclared model to the likely one.
         kappa: S beyond chance of the same two, as in :class:`modelkin.Neighbor`.
         base_similarity: S to the declared base; None where it is not measured.
+        covered: the share of the parameters over which ``similarity`` is, as in
+            :class:`modelkin.Neighbor`.
         nearest, nearest_similarity: the nearest model of the space, whatever it is, and S to it.
         summary: why, in a sentence or two.
     """
@@ -191,4 +197,5 @@ class LineageFinding:
     nearest: str | None = None
     nearest_similarity: float | None = None
     declared_bases: tuple[str, ...] = ()
+    covered: float | None = None
     summary: str

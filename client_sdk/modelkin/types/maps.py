@@ -37,6 +37,8 @@ class ModelMap(Printed):
         models: the names of the models, in order.
         x, y: the place of each model, which takes about one unit of area.
         constant_tensors: the tensors that no training changed, which similarities leave out.
+        covered: the least share of the parameters over which two models were compared; None where
+            that is all.
     """
 
     id: str
@@ -53,6 +55,7 @@ class ModelMap(Printed):
     x: tuple[float, ...]
     y: tuple[float, ...]
     constant_tensors: tuple[str, ...] = ()
+    covered: float | None = None
 
     def _table(self) -> Table:
         names = ("space", "parts", "changed_models", "similarity", "created_at")

@@ -107,7 +107,8 @@ def test_edges_are_made_while_they_are_sent(monkeypatch: pytest.MonkeyPatch) -> 
     pairs = Pairs(ends, np.linspace(0.1, 0.9, n - 1))
     edges = EdgeSet(pairs, np.zeros(n - 1, np.bool_))
     facts = Graph(nodes=(), edges=(), version=3)
-    found = FoundGraph(facts, nodes, edges, np.full(n - 1, np.nan), 256)
+    unknown = np.full(n - 1, np.nan)
+    found = FoundGraph(facts, nodes, edges, unknown, unknown, 256)
     seen = []
     for number, piece in enumerate(found.edge_pieces(), 1):
         assert made == min(n - 1, 1_000 * number)

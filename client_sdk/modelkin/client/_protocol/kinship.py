@@ -130,6 +130,7 @@ class _Edge(msgspec.Struct):
     standard_error: float
     expected: float | None = None
     kappa: float | None = None
+    covered: float | None = None
 
 
 class _Facts(msgspec.Struct):

@@ -17,9 +17,16 @@ from modelkin.core.kernels.choice import kernels
 from modelkin.core.packed import PackedSupport, packed_shared_count
 from modelkin.core.similarity.distances import Distances, blocks
 from modelkin.core.similarity.nearest import nearest
-from modelkin.core.similarity.outside import magnification
+from modelkin.core.similarity.outside import covered_share, magnification
 
-__all__ = ["Pairs", "exact_similarity", "nearest_pairs", "pairs_from"]
+__all__ = [
+    "Pairs",
+    "covered_by_pairs",
+    "exact_similarity",
+    "growth_of_pairs",
+    "nearest_pairs",
+    "pairs_from",
+]
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -155,6 +162,24 @@ def growth_of_pairs(
         one, other = supports.get(a), supports.get(b)
         if one is not None and other is not None and (one.gaps or other.gaps):
             found[at] = magnification(one, other, gaps)
+    return found
+
+
+def covered_by_pairs(supports: Mapping[int, PackedSupport], ends: Rows) -> Floats:
+    """The share of the parameters that both of each pair cover; NaN where both cover all.
+
+    Args:
+        supports: the supports by row; the share of a pair of which one has none is NaN.
+        ends: shape ``(e, 2)``.
+    """
+    found = np.full(len(ends), np.nan)
+    if not any(support.gaps for support in supports.values()):
+        return found
+    for at, (a, b) in enumerate(ends.tolist()):
+        one, other = supports.get(a), supports.get(b)
+        if one is not None and other is not None:
+            share = covered_share(one, other)
+            found[at] = np.nan if share is None else share
     return found
 
 

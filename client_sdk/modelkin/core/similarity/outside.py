@@ -6,7 +6,10 @@ no longer. A bitmap is never unpacked.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +25,13 @@ __all__ = [
     "counts_inside",
     "counts_outside",
     "covered_share",
+    "least_covered",
     "magnification",
     "overlap_outside",
 ]
+
+_MAX_GAPS: Final = 32
+"""Different gaps of which each pair is joined: beyond these, the share is a bound."""
 
 AnySupport = Support | PackedSupport
 Integers = npt.NDArray[np.int64]
@@ -103,6 +110,26 @@ def covered_share(a: PackedSupport, b: PackedSupport) -> float | None:
     """The share of the parameters that both cover; None where both cover all."""
     lacking = a.gaps | b.gaps
     return 1 - lacking.size / a.num_parameters if lacking else None
+
+
+def least_covered(supports: Iterable[PackedSupport | None]) -> float | None:
+    """The share of the parameters that any two of some supports cover, or more.
+
+    Args:
+        supports: of one space; None for a model that has none.
+
+    Returns:
+        None where all cover all.
+    """
+    whole = {each.gaps: each.num_parameters for each in supports if each is not None and each.gaps}
+    if not whole:
+        return None
+    gaps = sorted(whole, key=lambda each: -each.size)
+    if len(gaps) <= _MAX_GAPS:
+        lacking = max(gaps[0].size, *((a | b).size for a, b in combinations(gaps, 2)), 0)
+    else:
+        lacking = gaps[0].size + gaps[1].size
+    return max(0.0, 1 - lacking / whole[gaps[0]])
 
 
 def counts_outside(support: AnySupport, gaps: Gaps, layout: Layout) -> Integers:

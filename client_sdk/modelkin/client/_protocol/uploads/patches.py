@@ -156,15 +156,15 @@ def _patch(
     """The call that changes the stored support into this one.
 
     None if the stored support is not known, or is not the version that the caller replaces, or if
-    the caller replaces no version; and for an ordered support, where a few changed indices also
-    change the octaves of other indices.
+    the caller replaces no version; for an ordered support, where a few changed indices also change
+    the octaves of other indices; and where either has gaps, for which a patch has no place.
     """
     if support.ordered or condition.create_only:
         return None
     known = cache.get(space, model)
     if known is None or known.support.num_parameters != support.num_parameters:
         return None
-    if condition.if_match not in (None, known.etag):
+    if support.gaps or known.support.gaps or condition.if_match not in (None, known.etag):
         return None
     # A second attempt that finds the first one's effect is a 412, after which the support goes out
     # whole. An upload with a condition of the caller is sent once.

@@ -1,0 +1,86 @@
+"""Models that lack a part of their space: every answer says over which share it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from modelkin import Client, Layout, Support, select_support
+from tests.support.servers.server_process import Server
+
+SPACE = "partial-models"
+BODY = {f"layers.{i}.weight": (40, 50) for i in range(9)}
+WHOLE = Layout.of([*BODY.items(), ("head.weight", (40, 50))])
+HEADLESS = Layout.of(BODY.items())
+CUT = Layout.of([*BODY.items(), ("head.weight", (10, 50))])
+BASES = {
+    family: np.random.default_rng(family).normal(size=WHOLE.num_parameters) for family in (1, 2)
+}
+
+
+def made(family: int, seed: int, layout: Layout = WHOLE) -> Support:
+    """A fine-tune that has the first tensors of the space, and rows of the last."""
+    drift = 0.3 * np.random.default_rng(seed).normal(size=WHOLE.num_parameters)
+    weights: npt.NDArray[np.float32] = np.abs(BASES[family] + drift).astype("f4")
+    own = weights[: layout.num_parameters]
+    return select_support(own, fraction=0.05, kind="weight", layout=layout, order=WHOLE)
+
+
+@pytest.fixture(scope="module")
+def client(sqlite_server: Server) -> Iterator[Client]:
+    """Two families, of which the first has a model without a head and one with fewer classes."""
+    with Client(sqlite_server.url) as client:
+        client.ensure_space(SPACE, layout=WHOLE, importance="weight")
+        for family in BASES:
+            for child in range(4):
+                client.put_support(SPACE, f"f{family}/{child}", made(family, 10 * family + child))
+        client.put_support(SPACE, "f1/headless", made(1, 50, HEADLESS), base_model="f1/0")
+        client.put_support(SPACE, "f1/cut", made(1, 51, CUT), base_model="f1/headless")
+        yield client
+
+
+def test_pairs_say_their_share(client: Client) -> None:
+    """Donors, edges and lineages have it of each pair, and none where both have all."""
+    donors = {item.model: item for item in client.donors(SPACE, "f1/headless", k=9)}
+    assert {"f1/0": 0.9, "f1/cut": 0.9} == {
+        name: pytest.approx(donors[name].covered) for name in ("f1/0", "f1/cut")
+    }
+    edges = {
+        (edge.a, edge.b): edge.covered for edge in client.spaces.graph(SPACE, threshold=0.3).edges
+    }
+    assert 0.9 == pytest.approx(edges["f1/0", "f1/headless"])
+    assert 0.925 == pytest.approx(edges["f1/0", "f1/cut"])
+    assert edges["f1/0", "f1/1"] is None
+    found = client.lineage(SPACE, "f1/cut")
+    assert [0.9, 0.9] == pytest.approx([link.covered for link in found.chain])
+    assert [0.9] == pytest.approx([base.covered for base in found.declared_bases])
+    assert "compared over the 90.0% of the space's parameters that both have" in found.summary
+    audited = {item.model: item.covered for item in client.lineages(SPACE)}
+    assert 0.9 == pytest.approx(audited["f1/headless"])
+
+
+def test_answers_about_many_say_the_least_share(client: Client) -> None:
+    """Matrices, graphs, clusterings, maps and placements do."""
+    names = ["f1/0", "f1/headless", "f1/cut"]
+    words = "2 models cover a part of the space: S and chance of a pair are over what both cover, "
+    for note in (client.similarity(SPACE, names).note, client.spaces.graph(SPACE).note):
+        assert f"{words}90.0% of the parameters or more" == note
+    assert client.similarity(SPACE, ["f1/0", "f1/1"]).note is None
+    clustering = client.clusterings.create(SPACE, algorithm="agglomerative")
+    assert 0.9 == pytest.approx(clustering.chosen["covered"])
+    assert clustering.labels["f1/headless"] == clustering.labels["f1/0"]
+    assert 0.9 == pytest.approx(client.clusterings.assign(SPACE, made(1, 52, HEADLESS)).covered)
+    assert 0.9 == pytest.approx(client.maps.create(SPACE).covered)
+
+
+def test_a_revision_drifts_over_what_both_have(client: Client) -> None:
+    """A model that loses its head, and nothing else, has not drifted."""
+    whole = made(1, 60)
+    body = Support(whole.indices[whole.indices < 18_000], 20_000, gaps=[(18_000, 20_000)])
+    client.put_support(SPACE, "f1/drifting", whole)
+    client.put_support(SPACE, "f1/drifting", body.with_origin(made(1, 60).origin))
+    newest = client.revisions.list(SPACE, "f1/drifting").items[0]
+    assert 1.0 == newest.similarity_previous
