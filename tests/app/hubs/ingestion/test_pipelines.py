@@ -99,6 +99,9 @@ def test_each_component_is_a_model(hub: Hub, app: AppHarness, tmp_path: Path) ->
     assert "all_in_one.safetensors' beside them is left aside" in result["notes"][0]
     [note] = result["components"]["unet"]["notes"]
     assert "'diffusion_pytorch_model.fp16.safetensors' beside it left aside" in note
+    page = app.http.get(f"/jobs/{job.id}").text
+    assert "<summary>unet</summary>" in page
+    assert "<div>it is a pipeline, whose components are read" in page
     assert [] == downloads(app)
     model = app.hubs.model("org/a/unet")
     assert model is not None
