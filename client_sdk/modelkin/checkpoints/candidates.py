@@ -15,7 +15,16 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-__all__ = ["MACOS", "SUFFIX", "Candidate", "Shard", "candidates", "is_index", "is_weights", "shard_of"]
+__all__ = [
+    "MACOS",
+    "SUFFIX",
+    "Candidate",
+    "Shard",
+    "candidates",
+    "is_index",
+    "is_weights",
+    "shard_of",
+]
 
 SUFFIX: Final = ".safetensors"
 MACOS: Final = "._"

@@ -38,7 +38,6 @@ HUB, REGISTRY = "https://hub.example:8443", "http://registry.example:5000"
         ("hub.example:8443/org/base/resolve/main/a/b.gguf", ("org/base", None)),
         ("hf://org/base@v1/a/model.safetensors", ("org/base", "v1")),
         ("hf://models/org/base", ("org/base", None)),
-        ("org/base/", ("org/base", None)),
         ("/home/me/base", ("/home/me/base", None)),
         ("@only", ("@only", None)),
         ("", ("", None)),
