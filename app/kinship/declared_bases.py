@@ -21,7 +21,7 @@ from modelkin.core.similarity.background import Background
 from modelkin.types.lineages import DeclaredBase
 from modelkin.types.search import Neighbor
 
-__all__ = ["BaseJudge", "JudgedBase", "deciding"]
+__all__ = ["BaseJudge", "JudgedBase", "deciding_base"]
 
 _WEIGHTIEST: Final = ("mismatch", None, "inconclusive", "consistent")
 """Verdicts of bases, None of one that is not measured; the first that occurs decides."""
@@ -148,6 +148,6 @@ class BaseJudge:
         return Measurements(declared, is_weights, near, base, rivals, to_base, *background)
 
 
-def deciding(bases: Sequence[JudgedBase]) -> JudgedBase:
+def deciding_base(bases: Sequence[JudgedBase]) -> JudgedBase:
     """The base that the verdict on a model is about: the first of those that weigh most."""
     return min(bases, key=lambda each: each.weight)

@@ -16,7 +16,7 @@ from app.hubs.ingestion.stored_models import hub_of
 from app.infra.db.database import Reader
 from app.infra.deadlines import NEVER, Deadline
 from app.kinship.base_revisions import BaseRevisions
-from app.kinship.declared_bases import BaseJudge, JudgedBase, deciding
+from app.kinship.declared_bases import BaseJudge, JudgedBase, deciding_base
 from app.kinship.family import Family
 from app.kinship.lineage_comparer import LineageComparer, require_time
 from app.kinship.lineage_summary import summary_of
@@ -107,7 +107,7 @@ class LineageService:
             bases = [_of_differences(space, model, base) for base in bases]
         else:
             bases = [replace(base, judgement=_seen(base, constants)) for base in bases]
-        decided = deciding(bases)
+        decided = deciding_base(bases)
         measured, judgement = decided.measured, decided.judgement
         declared = measured.declared
         verdict = lineage_verdict(

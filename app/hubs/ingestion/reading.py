@@ -12,7 +12,7 @@ from pathlib import Path
 from app.hubs.ingestion.files.ranged_files import RangedFiles
 from app.hubs.ingestion.files.resumption import Resumption
 from modelkin.checkpoints import Checkpoint, Weights
-from modelkin.checkpoints.one_pass import OnePass, described
+from modelkin.checkpoints.one_pass import OnePass, describe_weights
 from modelkin.checkpoints.pieces import pieces_by_tensor
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout
@@ -94,7 +94,7 @@ class Reading:
     @property
     def weights(self) -> Weights:
         """The digests of all weights of the model."""
-        return described(self._checkpoint, self._own)
+        return describe_weights(self._checkpoint, self._own)
 
     @property
     def base_digest(self) -> str:

@@ -27,7 +27,7 @@ from app.models.spaces.support_sizes import SupportSizeRequest
 from app.tenancy.auth.records import Tenant
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
-from modelkin.core.matching.correspondence import MIN_PART, MIN_SHARE, correspond
+from modelkin.core.matching.correspondence import MIN_PART, correspond
 from modelkin.errors import SpaceMismatch
 
 __all__ = [
@@ -349,7 +349,8 @@ def _share(session: Reader, space: SpaceRecord, layout: Layout) -> float:
     own = None if space.kind != "supports" else layouts.find_layout(session, space)
     if own is None:
         return float(_fits(session, space, layout))
-    if not MIN_SHARE / 2 < layout.num_parameters / own.num_parameters < 1 / MIN_PART + 1:
+    # Sizes alone rule out most spaces, and names are dear to compare.
+    if not MIN_PART <= layout.num_parameters / own.num_parameters <= 1 / MIN_PART:
         return 0.0
     found = correspond(layout, own)
     return found.share if found.fits else 0.0

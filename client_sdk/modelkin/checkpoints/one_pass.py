@@ -27,7 +27,7 @@ from modelkin.core.selection.largest import LargestEntries
 from modelkin.core.weights import TensorDigest, Weights, WeightsDigest
 from modelkin.errors import InvalidCheckpoint
 
-__all__ = ["OnePass", "described", "weights_of"]
+__all__ = ["OnePass", "describe_weights", "weights_of"]
 
 Counting = Callable[[int, int], None]
 """A function of the values read so far, and of all."""
@@ -271,10 +271,10 @@ def weights_of(checkpoint: Checkpoint, count: Counting | None = None) -> Weights
     for tensor in checkpoint.stored:
         one.add_to(digest, tensor.name, tensor.shape, [tensor])
     one.read(count)
-    return described(checkpoint, digest)
+    return describe_weights(checkpoint, digest)
 
 
-def described(checkpoint: Checkpoint, digest: WeightsDigest) -> Weights:
+def describe_weights(checkpoint: Checkpoint, digest: WeightsDigest) -> Weights:
     """The description of a checkpoint's weights with this digest of them."""
     dtypes: Counter[str] = Counter()
     for tensor in checkpoint.stored:

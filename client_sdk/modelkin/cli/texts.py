@@ -15,7 +15,7 @@ __all__ = [
     "count_text",
     "error_text",
     "part_text",
-    "scored",
+    "score_cells",
     "share_text",
     "state_text",
     "text_or_dash",
@@ -48,7 +48,7 @@ class Estimated(Protocol):
     def covered(self) -> float | None: ...
 
 
-def scored(items: Sequence[Estimated]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def score_cells(items: Sequence[Estimated]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """The columns of a table of similar models, and the cells of each row.
 
     The column ``COVERED`` is there if a pair has only a part of the space in common.

@@ -9,7 +9,7 @@ from modelkin.cli.options import add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, quantity, table
 from modelkin.cli.texts import (
     count_text,
-    scored,
+    score_cells,
     share_text,
     state_text,
     text_or_dash,
@@ -83,7 +83,7 @@ def lineage(arguments: argparse.Namespace) -> Answer:
         raise InvalidParameter("--verdict and --base-model narrow all models: leave out MODEL")
     with Client(arguments.url, arguments.api_key) as client:
         found = client.lineage(arguments.space, arguments.model)
-    columns, scores = scored(found.kin)
+    columns, scores = score_cells(found.kin)
     rows = [
         (*score, state_text(_three_way(kin.stands_out)), text_or_dash(kin.relation))
         for score, kin in zip(scores, found.kin, strict=True)

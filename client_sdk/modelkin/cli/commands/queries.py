@@ -18,7 +18,7 @@ from modelkin.cli.inputs import check_options, refuse_selection
 from modelkin.cli.options import add_count, add_selection, add_service, add_tags
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, table
 from modelkin.cli.questions import question
-from modelkin.cli.texts import count_text, part_text, scored, share_text
+from modelkin.cli.texts import count_text, part_text, score_cells, share_text
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Query
 from modelkin.errors import InvalidParameter
@@ -139,7 +139,7 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
             measure=arguments.measure,
         )
     more = ("ORDERED",) if found.measure == "ordered" else ()
-    columns, scores = scored(found)
+    columns, scores = score_cells(found)
     rows = [
         (
             *(*score, share_text(n.jaccard), count_text(n.shared_indices)),
@@ -162,7 +162,7 @@ def donors(arguments: argparse.Namespace) -> Answer:
             tags=arguments.tag,
             include_unrelated=arguments.include_unrelated,
         )
-    columns, scores = scored(found)
+    columns, scores = score_cells(found)
     rows = [
         (*score, share_text(d.weight), "unrelated" if d.unrelated else "")
         for score, d in zip(scores, found, strict=True)
