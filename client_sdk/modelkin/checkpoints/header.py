@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from modelkin.core.file_formats import BEGINNING_BYTES, describe_beginning, unread_format
+from modelkin.core.file_formats import BEGINNING_BYTES, describe_beginning, is_piece, unread_format
 from modelkin.core.foreign_json import decode_json
 from modelkin.core.safetensors_header import (
     LENGTH_BYTES,
@@ -86,6 +86,10 @@ def header_length(path: Path) -> int:
 
 
 def _problem(path: Path, size: int, beginning: bytes) -> str:
-    """Why a file is none of safetensors: by what it begins with, else by its name."""
-    told = None if describe_beginning(beginning) else unread_format(path.as_posix())
+    """Why a file is none of safetensors: by what it begins with, else by its name.
+
+    A piece of a file that was cut is that, whatever the file began with.
+    """
+    known = None if is_piece(path.name) else describe_beginning(beginning)
+    told = None if known else unread_format(path.as_posix())
     return length_problem(size, beginning) if told is None else f"by its name it is {told}"

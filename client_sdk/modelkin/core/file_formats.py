@@ -14,6 +14,7 @@ __all__ = [
     "BEGINNING_BYTES",
     "describe_beginning",
     "describe_unread",
+    "is_piece",
     "unread_format",
     "unread_rank",
 ]
@@ -149,10 +150,14 @@ def unread_rank(path: str) -> int:
     for pattern, other in _ENDING_BY_NAME:
         if pattern.search(lower):
             ending = other
-    rank = _RANKS.get(ending)
-    if rank is None:
-        return len(_UNREAD) if _PIECE.search(lower) else len(_UNREAD) + 1
-    return rank
+    if is_piece(path):
+        return len(_UNREAD)
+    return _RANKS.get(ending, len(_UNREAD) + 1)
+
+
+def is_piece(path: str) -> bool:
+    """Whether a file is by its name a piece of one that was cut."""
+    return _PIECE.search(path.lower()) is not None
 
 
 def describe_beginning(beginning: bytes) -> str | None:

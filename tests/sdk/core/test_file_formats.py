@@ -125,3 +125,11 @@ def test_a_file_is_called_what_its_name_says(tmp_path: Path, name: str, says: st
         with pytest.raises(InvalidCheckpoint) as caught:
             open_checkpoint(given)
         assert where + says in str(caught.value)
+
+
+def test_the_first_piece_of_a_file_is_a_piece(tmp_path: Path) -> None:
+    """It begins as the file does, and another name would not make it whole."""
+    path = tmp_path / "x.gguf.part00"
+    path.write_bytes(b"GGUF\3\0\0\0" + bytes(99))
+    with pytest.raises(InvalidCheckpoint, match="by its name it is a piece of a file that was cut"):
+        open_checkpoint(path)
