@@ -320,7 +320,7 @@ class Settings(DataPlaces, BaseSettings):
         MAX_DEFAULT_K,
         ge=1,
         description="largest support that the service selects from a hub's checkpoint, in indices "
-        "of 4 to 8 bytes of memory; below the default, new spaces fix what it leaves of their K",
+        "of 36 to 56 bytes in a sync; below the default, new spaces fix what it leaves of their K",
     )
     hub_timeout_seconds: float = Field(
         30.0, gt=0, le=3600, description="time for which a hub may keep a job waiting, in all"
