@@ -106,7 +106,7 @@ class LineageService:
         if is_differences:
             bases = [_of_differences(space, model, base) for base in bases]
         else:
-            bases = [replace(base, judgement=_seen(base, constants)) for base in bases]
+            bases = [replace(base, judgement=_judgement_outside(base, constants)) for base in bases]
         decided = deciding_base(bases)
         measured, judgement = decided.measured, decided.judgement
         declared = measured.declared
@@ -197,7 +197,7 @@ def _is_unseen(base: JudgedBase, constants: Constants) -> bool:
     return bool(constants) and found is not None and found.kappa is None
 
 
-def _seen(base: JudgedBase, constants: Constants) -> Judgement | None:
+def _judgement_outside(base: JudgedBase, constants: Constants) -> Judgement | None:
     """The judgement of a base; it stays open where constants may be all that the two share."""
     if base.judgement is None or not _is_unseen(base, constants):
         return base.judgement

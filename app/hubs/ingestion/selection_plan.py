@@ -18,9 +18,7 @@ from modelkin.checkpoints import Checkpoint, select_from_checkpoint
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.selection.streaming import Floats
 from modelkin.core.support import Support
-from modelkin.errors import (
-    InvalidParameter,
-)
+from modelkin.errors import InvalidParameter
 
 __all__ = ["PlannedSize", "Sizes", "select"]
 

@@ -15,12 +15,12 @@ from functools import partial
 
 from app.hubs.clients.protocol import HubRevision
 from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher, revision_label
+from app.hubs.ingestion.masks import tables_of_two_values
 from app.hubs.ingestion.reading import Reading
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import PlannedSize, Sizes, select
 from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget
 from app.hubs.ingestion.stored_models import require_free
-from app.hubs.ingestion.tables import tables_of_two_values
 from app.hubs.records import ImportanceName
 from app.infra.db.database import Database, Reader
 from modelkin.checkpoints import Adapter, Checkpoint, select_from_checkpoint, weights_of

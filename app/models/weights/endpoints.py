@@ -6,12 +6,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from app.infra.errors import (
-    Conflict,
-    ModelNotFound,
-    SpaceNotFound,
-    WeightsNotFound,
-)
+from app.infra.errors import Conflict, ModelNotFound, SpaceNotFound, WeightsNotFound
 from app.infra.http.answers import LayoutMemory, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
 from app.infra.http.requests.json_bodies import JsonBody

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from modelkin.checkpoints.adapters import adapter_of, is_adapter, targets_of
 from modelkin.checkpoints.dtypes import FLOATS, INTEGERS
-from modelkin.checkpoints.embeddings import refuse_embedding
 from modelkin.checkpoints.files import Checkpoint, checkpoint_of, matching, read_tensors
 from modelkin.checkpoints.header import CheckpointLimits
 from modelkin.checkpoints.quantised import recognise
 from modelkin.checkpoints.tensors import OpenFile
+from modelkin.checkpoints.textual_inversion import refuse_embedding
 
 __all__ = ["open_checkpoint"]
 

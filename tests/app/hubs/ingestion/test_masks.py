@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.hubs.ingestion.tables import tables_of_two_values
+from app.hubs.ingestion.masks import tables_of_two_values
 from modelkin.checkpoints import open_checkpoint
 from tests.support.app.harness import AppHarness
 from tests.support.models.checkpoints import Tensors, random_tensors, safetensors, sister_of

@@ -1,4 +1,4 @@
-"""Tables of two values among the tensors of a checkpoint: causal masks and one-hot tables.
+"""Causal masks and one-hot tables among the tensors of a checkpoint: tables of two values.
 
 Their entries are larger than any weight, so that a support of a tenth of the parameters may hold
 nothing else. No training leaves two values in rows that repeat.
