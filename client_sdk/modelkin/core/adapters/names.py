@@ -33,7 +33,7 @@ _ANY: Final = re.compile(
     r"(?:^|\.)(?:lora_(?:A|B|a|b|E|down|up|mid|embedding_[AB]|magnitude_vector|linear_layer)(?:\.|$)"
     r"|hada_[wt]|lokr_[wt]|dora_scale|boft_[RrSs]|oft_(?:blocks|diag|[RrSs]$|[RrSs]\.)|ia3_l"
     r"|vera_lambda_|hra_u|fourierft_|randlora_|vblora_|gralora_|delora_|tinylora_|waveft_)"
-    r"|[._]lora\.(?:down|up)\."
+    r"|[._]lora\d?\.(?:down|up)\."
     r"|^(?:module\.)?(?:lora_(?:unet|transformer|prior|te[123]?)|lycoris)_"
 )
 """What is in the name of a tensor of an adapter, and of no tensor of a model."""
@@ -50,6 +50,8 @@ _OTHERS: Final = {
     "ia3_l": "it is of IA3, which multiplies the base's weights",
     ".lora_a": "it is a factor as mlx-lm names it, which has no configuration of PEFT",
     ".lora_b": "it is a factor as mlx-lm names it, which has no configuration of PEFT",
+    "_lora1.": "it is a factor as XLabs names it, of layers that are fused",
+    "_lora2.": "it is a factor as XLabs names it, of layers that are fused",
     ".on_input": "it is of IA3, which multiplies the base's weights",
     ".a1.": "it is a factor of GLoRA, which multiplies the base's weights",
     ".diff": "it is a difference of a whole tensor, as LyCORIS saves it beside factors",
@@ -120,6 +122,8 @@ def has_factors(names: Iterable[str]) -> bool:
 
 def reason_against(name: str) -> str | None:
     """What a tensor is that is not read as a factor; None if its name does not tell."""
+    if name.endswith((".lora_A", ".lora_B")):
+        return "it is a factor as loralib names it, whose scale no file says"
     return next((why for part, why in _OTHERS.items() if part in name), None)
 
 
