@@ -22,6 +22,13 @@ from tests.support.servers.fake_huggingface import Handler, Hub, answering
         ({"RateLimit": '"api";r=0;t=5', "Retry-After": "70"}, 70.0),
         ({"RateLimit": '"a,b;t=9";r=3;t=900, "pages" ; r=0 ; t=12'}, 12.0),
         ({"RateLimit": '"day";r=0;t=999999999'}, 86400.0),
+        ({"RateLimit": "limit=100, remaining=0, reset=50"}, 50.0),
+        ({"RateLimit-Limit": "100", "RateLimit-Remaining": "0", "RateLimit-Reset": "41"}, 41.0),
+        ({"ratelimit-reset": "8"}, 8.0),
+        ({"RateLimit": "limit=100, remaining=7, reset=50"}, None),
+        ({"RateLimit-Remaining": "3", "RateLimit-Reset": "41"}, None),
+        ({"RateLimit-Reset": "tomorrow"}, None),
+        ({"RateLimit-Reset": "179000000"}, None),
         ({"RateLimit": '"api";r=9;t=30'}, None),
         ({"RateLimit": "nonsense;;t=x"}, None),
         ({"RateLimit": '"' + "," * 10_000}, None),
@@ -29,7 +36,9 @@ from tests.support.servers.fake_huggingface import Handler, Hub, answering
     ],
 )
 def test_what_an_answer_asks_for(headers: dict[str, str], wait: float | None) -> None:
-    """The longest wait of ``Retry-After`` and of the used-up policies of ``RateLimit``."""
+    """The longest wait of ``Retry-After`` and of the used-up policies of ``RateLimit``, as its
+    drafts have it.
+    """
     assert wait == asked_wait(httpx.Response(429, headers=headers))
 
 
