@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import save
 
 from app.settings import Settings
 from modelkin.cli import main
 from modelkin.core.selection import rule
 from tests.support.app.harness import AppHarness, open_hub_app
 from tests.support.models.checkpoints import random_tensors, safetensors, sharded
+from tests.support.models.quantised_checkpoints import quantised
 from tests.support.servers.fake_huggingface import Hub
 
 INDEX = "model.safetensors.index.json"
@@ -44,9 +46,23 @@ def unindexed() -> dict[str, bytes]:
     return {f"weights/{name.replace('-0000', '-')}": data for name, data in files.items()}
 
 
+def four_bits() -> dict[str, bytes]:
+    """Shards in full precision, and a copy in four bits under the default name beside them."""
+    draw = np.random.default_rng(5)
+    weights = {f"h.{n}.weight": draw.normal(0, 0.02, (64, 256)).astype("f4") for n in range(2)}
+    tensors, config = quantised(weights, "MLX, 4 bits")
+    stray = {"model.safetensors": save(tensors), "config.json": json.dumps(config).encode()}
+    return {**sharded(weights), **stray}
+
+
 REPOSITORIES = {
     "one file": {"model.safetensors": safetensors(random_tensors(1))},
     "a stray file beside shards": {**sharded(random_tensors(1)), "model.safetensors": OTHER},
+    "a stray file in four bits beside shards": four_bits(),
+    "a stray file and an index alone": {
+        "model.safetensors": OTHER,
+        INDEX: sharded(random_tensors(1))[INDEX],
+    },
     "other forms beside shards": {
         **sharded(random_tensors(1)),
         "consolidated.safetensors": OTHER,
