@@ -16,10 +16,10 @@ from modelkin import checkpoints
 from modelkin._terminal_text import one_line
 from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.checkpoints.importance import digest_of_base
+from modelkin.cli.differences import fitted_to
 from modelkin.cli.progress import Bar
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
-from modelkin.core.matching.correspondence import MIN_SHARE
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
@@ -31,6 +31,7 @@ __all__ = [
     "Plan",
     "Source",
     "check_options",
+    "open_kept",
     "open_source",
     "pass_progress",
     "plan_of",
@@ -65,7 +66,7 @@ def open_source(arguments: argparse.Namespace, path: str, space: SpaceInfo | Non
     """
     magic = check_options(arguments, path)
     if magic not in _FINISHED:
-        return _for_space(_without(arguments, path, space), space)
+        return _for_space(open_kept(arguments, path, space), space)
     if magic == b"MKSP":
         return Support.load(path)
     data = Path(path).read_bytes()
@@ -234,12 +235,18 @@ def pass_progress(checkpoint: Checkpoint) -> Bar:
     return Bar(f"reading {one_line(checkpoint.name)}", checkpoint.num_parameters)
 
 
-def _without(arguments: argparse.Namespace, path: str, space: SpaceInfo | None) -> Checkpoint:
-    """The checkpoint without the tensors that the command line and the space leave out."""
-    mine = tuple(getattr(arguments, "exclude", ()))
-    if space is None:
+def open_kept(
+    arguments: argparse.Namespace, path: str, space: SpaceInfo | None = None
+) -> Checkpoint:
+    """The checkpoint without the tensors that the command line and the space leave out.
+
+    Raises:
+        InvalidParameter: without a space, no pattern matches a tensor.
+    """
+    mine, others = tuple(getattr(arguments, "exclude", ())), () if space is None else space.exclude
+    found = checkpoints.open_checkpoint(path, (*mine, *others), unmatched_ok=True)
+    if mine and space is None and not found.excluded:
         return checkpoints.open_checkpoint(path, mine)
-    found = checkpoints.open_checkpoint(path, (*mine, *space.exclude), unmatched_ok=True)
     unmatched = [
         f"--exclude: no tensor name of {path} matches {pattern!r}"
         for pattern in mine
@@ -252,16 +259,15 @@ def _for_space(checkpoint: Checkpoint, space: SpaceInfo | None) -> Checkpoint:
     """The checkpoint with its tensors in the order of the space."""
     if space is None or space.layout is None:
         return checkpoint
+    if not isinstance(checkpoint, Adapter):
+        return fitted_to(checkpoint, space.layout, space.name)
     try:
-        if isinstance(checkpoint, Adapter):
-            return checkpoint.in_order(space.layout)
-        return checkpoint.fitted(space.layout)
+        return checkpoint.in_order(space.layout)
     except SpaceMismatch as error:
         raise SpaceMismatch(
             f"{checkpoint.name} has other tensors than space {space.name!r}: "
             + str(error).replace("the layout", "the space")
-            + f". It is compared over a part that is {MIN_SHARE:.0%} of the space or more: name a "
-            f"space of its own layout, which --create makes"
+            + ": name a space of its own layout, which --create makes"
         ) from None
 
 

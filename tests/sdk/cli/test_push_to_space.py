@@ -194,7 +194,17 @@ def test_too_little_of_a_space_is_refused_by_name(
     assert f"m.safetensors has other tensors than space '{space}'" in done.stderr
     assert "tensor 'x.weight' [9] is only in the file" in done.stderr
     assert "'stem.weight' [40, 30]" in done.stderr
-    assert "name a space of its own layout" in done.stderr
+    assert "to one without these tensors, --create --exclude" in done.stderr
+    towers = {f"tower.{i}.weight": torch.ones(30, 30) for i in range(9)}
+    save(tmp_path / "m.safetensors", MODEL.state_dict() | towers)
+    done = push("push", "m.safetensors", "--model", "m")
+    assert "leave out the tensors that are its own, --exclude" in done.stderr
+    assert all(f"'{name}' [30, 30]" in done.stderr for name in towers)
+    helped = push("push", "m.safetensors", "--model", "m", "--exclude", "tower.*")
+    assert 0 == helped.returncode
+    save(tmp_path / "m.safetensors", {f"y{i}.weight": torch.ones(9) for i in range(9)})
+    done = push("push", "m.safetensors", "--model", "m")
+    assert "name a space of its own layout, which --create makes" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -209,6 +219,15 @@ def test_patterns_that_leave_out_nothing_or_all(
     assert (1, 1) == (done.returncode, done.stderr.count("\n"))
     assert message in done.stderr
     assert [] == [s for s in client.spaces.list() if s.name == space]
+
+
+def test_a_list_of_patterns_may_name_tensors_that_the_file_lacks(push: Run, run_here: Run) -> None:
+    """One list serves a base and its fine-tunes; a note names what is not there."""
+    lists = (*BUFFERS, "--exclude", "v_head.*")
+    done = push("push", "m.safetensors", "--model", "m", "--create", *lists)
+    assert 0 == done.returncode
+    assert "--exclude: no tensor name of m.safetensors matches 'v_head.*'" in done.stderr
+    assert 0 == run_here("support", "m.safetensors", "-o", "m", *lists).returncode
 
 
 def test_a_question_takes_the_size_of_the_space(push: Run, client: Client, space: str) -> None:

@@ -6,7 +6,7 @@ import argparse
 
 from modelkin import checkpoints
 from modelkin.checkpoints import Adapter
-from modelkin.cli.inputs import pass_progress, plan_of
+from modelkin.cli.inputs import open_kept, pass_progress, plan_of
 from modelkin.cli.options import CHECKPOINT, add_selection
 from modelkin.cli.output import Answer
 from modelkin.core.importance import Origin
@@ -31,7 +31,7 @@ def support_options(parser: argparse.ArgumentParser) -> None:
 
 def support(arguments: argparse.Namespace) -> Answer:
     """``modelkin support``: write a checkpoint's support to a file."""
-    checkpoint = checkpoints.open_checkpoint(arguments.checkpoint, arguments.exclude)
+    checkpoint = open_kept(arguments, arguments.checkpoint)
     plan = plan_of(arguments, checkpoint)
     base = plan.base
     written = checkpoints.write_support(

@@ -148,7 +148,11 @@ class Correspondence:
 
     @property
     def note(self) -> str | None:
-        """A remark that tensors have other names in the target; None where they have not."""
+        """A remark on tensors that have other names in the target, or differ; None without any."""
+        return self.remark()
+
+    def remark(self, shown: int = _SHOWN) -> str | None:
+        """:attr:`note`, of so many tensors of each kind."""
         said = []
         if self.renamed:
             (mine, theirs), count = self.renamed[0], len(self.renamed)
@@ -161,7 +165,7 @@ class Correspondence:
                 f"it is compared over {self.share:.1%} of the space's parameters, those that it has"
             )
         if not self.equal:
-            said.append(self.difference("it", "the space"))
+            said.append(self.difference("it", "the space", shown))
         return "; ".join(said) or None
 
     def gaps(self, own: Gaps = NO_GAPS) -> Gaps:
@@ -247,11 +251,17 @@ class Correspondence:
                 found.append((begin, begin + piece.size))
         return found
 
-    def difference(self, source: str = "this layout", target: str = "the other layout") -> str:
+    def difference(
+        self,
+        source: str = "this layout",
+        target: str = "the other layout",
+        shown: int = _SHOWN,
+    ) -> str:
         """The tensors that differ, in words.
 
         Args:
             source, target: what has the layouts, for the text.
+            shown: how many of each kind are named; the others are counted.
         """
         mine = {spec.name: spec for spec in self.beyond}
         theirs = {spec.name: spec for spec in self.missing}
@@ -260,12 +270,12 @@ class Correspondence:
             *(
                 f"tensor {quote(one.name)} has shape {list(one.shape)} in {source} and "
                 f"{list(other.shape)} in {target}"
-                for one, other in shapes[:_SHOWN]
+                for one, other in shapes[:shown]
             ),
-            _named([t for t in self.missing if t.name not in mine], f"only in {target}"),
-            _named([t for t in self.beyond if t.name not in theirs], f"only in {source}"),
+            _named([t for t in self.missing if t.name not in mine], f"only in {target}", shown),
+            _named([t for t in self.beyond if t.name not in theirs], f"only in {source}", shown),
         ]
-        more = len(shapes) - _SHOWN
+        more = len(shapes) - shown
         return "; ".join(filter(None, said)) + (f"; {more} more shapes differ" * (more > 0))
 
     @cached_property
@@ -323,11 +333,11 @@ def correspond(source: Layout, target: Layout) -> Correspondence:
     return Correspondence(source, target, tuple(find_pieces(source, target)))
 
 
-def _named(specs: Sequence[TensorSpec], what: str) -> str:
+def _named(specs: Sequence[TensorSpec], what: str, shown: int) -> str:
     """Some tensors by name and shape, and how many more there are."""
     if not specs:
         return ""
-    names = ", ".join(f"{quote(spec.name)} {list(spec.shape)}" for spec in specs[:_SHOWN])
-    more = f" and {len(specs) - _SHOWN} more" if len(specs) > _SHOWN else ""
+    names = ", ".join(f"{quote(spec.name)} {list(spec.shape)}" for spec in specs[:shown])
+    more = f" and {len(specs) - shown} more" if len(specs) > shown else ""
     kind = "tensor" if len(specs) == 1 else "tensors"
     return f"{kind} {names}{more} {'is' if len(specs) == 1 else 'are'} {what}"
