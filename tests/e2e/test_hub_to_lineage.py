@@ -145,6 +145,7 @@ def test_masks_of_a_hub_prove_nothing(
     assert verdicts == {name: lineage["verdict"] for name, lineage in found.items()}
     near = read(app, f"{space}/neighbors", model="acme/base")
     assert [] == near["constant_tensors"]
+    assert "the space leaves out the tensors called 'h.0.attn.bias' and 1 more" == near["note"]
     assert ["h.0.attn.bias", "h.1.attn.bias"] == read(app, space)["exclude"]
     assert ["acme/child"] == [item["model"] for item in near["items"] if item["kappa"] > 0.05]
 

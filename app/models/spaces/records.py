@@ -78,8 +78,16 @@ class SpaceRecord:
     def note(self) -> str | None:
         """Caveats for the answers about its models; None where there is none."""
         stated = self.importance.is_stated or self.subspaces is not None
-        notes = (None if stated else _UNSTATED_NOTE, self.blinding and _BLINDED_NOTE)
+        notes = (None if stated else _UNSTATED_NOTE, self.blinding and _BLINDED_NOTE, self._excluded)
         return "; ".join(filter(None, notes)) or None
+
+    @property
+    def _excluded(self) -> str | None:
+        """What the space leaves out, in ASCII as headers need it."""
+        if not self.exclude:
+            return None
+        more = f" and {len(self.exclude) - 1} more" if len(self.exclude) > 1 else ""
+        return f"the space leaves out the tensors called {self.exclude[0]!a}{more}"
 
     def recall_at(self, similarity: float) -> float:
         """The least share of the models of this S or more that its buckets find: from the curve."""
