@@ -92,6 +92,17 @@ def test_answers_say_over_which_share_of_a_space_they_are(ask_here: Ask, server:
     assert "compared over   75.0% of the parameters" in pair
 
 
+def test_duplicates_of_a_model_are_of_the_usual_space(
+    kin: str, run_here: Run, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MODELKIN_SPACE stands in for --space, and without either the command says so."""
+    monkeypatch.delenv("MODELKIN_SPACE", raising=False)
+    asked = ("duplicates", "roads/0", "--url", server.url)
+    assert "(or set MODELKIN_SPACE)" in run_here(*asked).stderr
+    monkeypatch.setenv("MODELKIN_SPACE", kin)
+    assert "no other model is known to have its weights\n" == run_here(*asked).stdout
+
+
 def test_lineage_as_json(kin: str, ask_here: Ask) -> None:
     """--json prints the service's fields."""
     printed = json.loads(ask_here("lineage", "roads/0", "--space", kin, "--json"))

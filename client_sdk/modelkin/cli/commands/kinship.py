@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Iterator
 
-from modelkin.cli.options import add_limit, add_service, first_rows
+from modelkin.cli.options import add_limit, add_service, first_rows, usual_space
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, quantity, table
 from modelkin.cli.texts import (
     count_text,
@@ -66,13 +66,17 @@ def revisions_options(parser: argparse.ArgumentParser) -> None:
 def duplicates_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``duplicates``."""
     parser.add_argument(
-        "model", metavar="MODEL", nargs="?", help="a model of --space; without one, all weights"
+        "model", metavar="MODEL", nargs="?", help="a model of the space; without one, all weights"
     )
     parser.add_argument(
         "--exit-code", action="store_true", help="exit with 1 where there are some, for scripts"
     )
     add_limit(parser)
-    add_service(parser, space="only weights of which this space has a model", required=False)
+    add_service(
+        parser,
+        space="only weights of which this space has a model; with MODEL, else MODELKIN_SPACE",
+        required=False,
+    )
 
 
 def lineage(arguments: argparse.Namespace) -> Answer:
@@ -188,14 +192,18 @@ def _revision_row(revision: Revision) -> tuple[str, ...]:
 
 def duplicates(arguments: argparse.Namespace) -> Answer:
     """``modelkin duplicates``: models with the very same weights, whatever their files."""
-    if arguments.model is not None and arguments.space is None:
-        raise InvalidParameter("name the space of MODEL with --space")
+    space = arguments.space
+    if arguments.model is not None and space is None and (space := usual_space()) is None:
+        raise InvalidParameter(
+            "name the space of MODEL with --space (or set MODELKIN_SPACE)", field="space"
+        )
     with Client(arguments.url, arguments.api_key) as client:
-        listed = client.models.duplicates(arguments.space, arguments.model)
+        listed = client.models.duplicates(space, arguments.model)
         found, more = first_rows(listed, arguments)
     fields = {"items": [fields_of(group) for group in found]}
     if not found:
-        none = "no other model has its weights" if arguments.model else "no two have the same"
+        of_one = "no other model is known to have its weights"
+        none = of_one if arguments.model else "no two are known to have the same"
         return Answer(none, fields)
     columns = ("WEIGHTS", "MODEL", "SPACE", "FILES", "SIZE", "STORED", "REMARK")
     rows = [row for group in found for row in _rows(group)]
