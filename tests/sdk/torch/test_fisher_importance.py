@@ -261,3 +261,16 @@ def test_models_beyond_vmap_go_one_by_one() -> None:
     torch.testing.assert_close(
         by_autograd(model, inputs, targets), actual.double(), rtol=1e-4, atol=1e-9
     )
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+def test_nothing_to_learn_adds_nothing(vectorize: bool) -> None:
+    """An empty batch among others is passed over; a sample whose label is ignored has no gradient,
+    and counts as a sample.
+    """
+    model, inputs, targets = mlp()
+    others = fisher_importance(model, cross_entropy, [(inputs[1:], targets[1:])], vectorize=False)
+    targets[0] = -100
+    loader = [(inputs[:0], targets[:0]), (inputs, targets)]
+    actual = fisher_importance(model, cross_entropy, loader, vectorize=vectorize)
+    torch.testing.assert_close(others * 10 / 11, actual)
