@@ -59,9 +59,14 @@ _UNREAD: Final = (
 """The endings of names of weights, the likeliest first, and what these files are."""
 
 _RANKS: Final = {ending: rank for rank, (ends, _) in enumerate(_UNREAD) for ending in ends}
+_LONGEST: Final = 255
+"""The characters of a path that count, its last ones: no file system takes longer names."""
 _ENDING_BY_NAME: Final = (
     (re.compile(r"(?:pytorch|adapter|learned_embeds)[^/]*\.bin$"), "pt"),
+    (re.compile(r"\.(?:pt|pth|ckpt)\.tar$"), "pt"),
     (re.compile(r"ggml[^/]*\.bin$"), "ggml"),
+    (re.compile(r"openvino[^/]*\.(?:bin|xml)$"), "engine"),
+    (re.compile(r"(?:weights_manifest\.json|group[0-9]+-shard[0-9]+of[0-9]+\.bin)$"), "pb"),
     (re.compile(r"\.(mlpackage|mlmodelc)/.+", re.S), "mlmodel"),
     (re.compile(r"\.data-[0-9]+-of-[0-9]+$"), "pb"),
     (re.compile(r"\.onnx[._]data$"), "onnx"),
@@ -145,7 +150,7 @@ def unread_format(path: str) -> str | None:
 
 def unread_rank(path: str) -> int:
     """The place of a file's format in the order in which formats are named; the last for others."""
-    lower = path.lower()
+    lower = path[-_LONGEST:].lower()
     ending = lower.rpartition(".")[2]
     for pattern, other in _ENDING_BY_NAME:
         if pattern.search(lower):
@@ -157,7 +162,7 @@ def unread_rank(path: str) -> int:
 
 def is_piece(path: str) -> bool:
     """Whether a file is by its name a piece of one that was cut."""
-    return _PIECE.search(path.lower()) is not None
+    return _PIECE.search(path[-_LONGEST:].lower()) is not None
 
 
 def describe_beginning(beginning: bytes) -> str | None:
