@@ -276,7 +276,13 @@ class SupportSelector:
         importance = Importance("delta", None, about[:MAX_NOTE_LENGTH])
         with self._database.reading() as session:
             target = self._resolver.find_adapters(
-                session, source.tenant, source.space, adapter.layout, source.exclude, base
+                session,
+                source.tenant,
+                source.space,
+                adapter.layout,
+                source.exclude,
+                base,
+                None if base is None else made.base.named[0].former,
             )
             target.require(importance)
             part = self._part(session, made, importance, target, target, fraction=ADAPTER_FRACTION)

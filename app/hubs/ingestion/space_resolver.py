@@ -18,6 +18,7 @@ from typing import Final
 
 from app.infra.db.database import Database, Reader
 from app.infra.errors import SpaceExists
+from app.models.catalog.repositories import bases
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import layouts, spaces
 from app.models.spaces.requested import RequestedSpace
@@ -214,8 +215,11 @@ class SpaceResolver:
         layout: Layout,
         patterns: Sequence[str],
         base: str | None,
+        former: str | None = None,
     ) -> SpaceTarget:
         """Find the space for adapters of one base and the same targets.
+
+        It keeps its name where the base gets another one.
 
         Args:
             session: a reader of spaces.
@@ -224,6 +228,7 @@ class SpaceResolver:
             layout: the layout of an adapter, the tensors that it targets.
             patterns: the patterns of the tensors that the source leaves out.
             base: the name of the base; None if it is not known.
+            former: the name that the base has here, where the hub has another one now.
 
         Raises:
             InvalidParameter: the patterns leave nothing of the layout.
@@ -235,7 +240,12 @@ class SpaceResolver:
         exclude = _patterns(named, patterns)
         kept = layout.without(exclude, unmatched_ok=True)
         own = adapter_space_name(name, base, kept)
-        return _target(session, own, kept, exclude, _fitting(session, tenant, own, kept))
+        found = _fitting(session, tenant, own, kept)
+        if found is None and former is not None:
+            found = _fitting(session, tenant, adapter_space_name(name, former, kept), kept)
+        if found is None and base is not None:
+            found = _of_moved(session, tenant, name, kept, base)
+        return _target(session, own if found is None else found.name, kept, exclude, found)
 
     def make(
         self,
@@ -310,6 +320,20 @@ def _siblings(session: Reader, tenant: Tenant, name: str) -> Iterator[SpaceRecor
         digest = space.name.removeprefix(stem)
         if _DIGEST.fullmatch(digest) and space.importance.kind == "weight":
             yield space
+
+
+def _of_moved(
+    session: Reader, tenant: Tenant, name: str, layout: Layout, base: str
+) -> SpaceRecord | None:
+    """The space of a base's adapters that was made when the base had another name."""
+    stem = adapter_space_name(name, base, layout)[:-_DIGEST_DIGITS]
+    for space_id in bases.spaces_declaring(session, tenant.id, [base]):
+        space = spaces.find_space_by_id(session, space_id)
+        if space is None or not space.name.startswith(stem):
+            continue
+        if _DIGEST.fullmatch(space.name.removeprefix(stem)) and _fits(session, space, layout):
+            return space
+    return None
 
 
 def _require_plain(space: SpaceRecord | None) -> None:

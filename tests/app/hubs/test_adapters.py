@@ -360,3 +360,30 @@ def test_other_files_of_adapters_are_refused_as_what_they_are(
     assert job.error is not None
     assert ("invalid_checkpoint", True) == (job.error["code"], detail in job.error["detail"])
     assert [] == app.hubs.spaces()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["child", "base"])
+def test_adapters_of_a_base_that_moves_stay_in_one_space(
+    hub: Hub, app: AppHarness, tmp_path: Path, first: str
+) -> None:
+    """The space keeps its name, and takes later adapters and new contents of those in it, whether
+    the base or a child of it is synced first.
+    """
+    hub.push("org/base", {"model.safetensors": safetensors(random_tensors(1, BASE))})
+    source = app.hubs.follow(hub.url)
+    for name in ("org/base", "org/early"):
+        hub.push("org/early", files(0), card=CARD)
+        app.hubs.sync_model(source, name)
+    hub.move("org/base", "new/base")
+    if first == "base":
+        app.hubs.sync_model(source, "org/base")
+    for seed, name in ((1, "org/late"), (2, "org/early"), (3, "org/new")):
+        hub.push(name, files(seed), card={"base_model": "new/base"} if seed == 3 else CARD)
+        job = app.hubs.sync_model(source, name)
+        assert space_of(tmp_path) == (job.result or {}).get("space"), job.error
+        app.worker.run_all()
+    for name in ("org/early", "org/late", "org/new"):
+        found = app.hubs.model(name, space_of(tmp_path))
+        assert found is not None
+        assert "new/base" == found.base_model
