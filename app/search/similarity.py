@@ -198,7 +198,7 @@ class SimilarityService:
         )
         full = [row for row, support in enumerate(packed) if support is not None]
         supports = [support for support in packed if support is not None]
-        expected[np.ix_(full, full)] *= growth(supports, constants.gaps)
+        expected[np.ix_(full, full)] *= growth(supports, constants.gaps, require)
         return chance.kappas(values, expected), estimated, packed
 
     def _ordered_similarity(

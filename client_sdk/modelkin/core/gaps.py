@@ -21,6 +21,7 @@ __all__ = [
     "MAX_RANGES",
     "NO_GAPS",
     "Gaps",
+    "bits_before",
     "check_gaps",
     "clear_words",
     "indices_between",
@@ -216,6 +217,25 @@ def words_between(words: npt.NDArray[Any], begin: int, end: int) -> Iterator[Wor
         block[0] &= _mask(begin, end, first)
         block[-1] &= _mask(begin, end, after - 1)
         yield block
+
+
+def bits_before(words: npt.NDArray[Any], places: Integers) -> Integers:
+    """How many bits of a bitmap are set before each of some places, from the first of these on.
+
+    Args:
+        places: ascending, shape ``(n,)``.
+    """
+    at, found, total = places >> 6, np.zeros(len(places), np.int64), 0
+    for first in range(int(at[0]), int(at[-1]) + 1, _BLOCK_WORDS):
+        block = words[first : min(first + _BLOCK_WORDS, int(at[-1]) + 1)].astype(np.uint64)
+        sums = np.concatenate([[0], np.cumsum(np.bitwise_count(block), dtype=np.int64)])
+        low, high = np.searchsorted(at, [first, first + len(block)])
+        inside = at[low:high] - first
+        masks = (np.uint64(1) << (places[low:high] & 63).astype(np.uint64)) - np.uint64(1)
+        found[low:high] = total + sums[inside] + np.bitwise_count(block[inside] & masks)
+        total += int(sums[-1])
+        found[high:] = total
+    return found
 
 
 def _mask(begin: int, end: int, word: int) -> np.uint64:

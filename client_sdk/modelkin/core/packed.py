@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from modelkin.core.gaps import (
     MAX_RANGES,
     NO_GAPS,
     Gaps,
+    bits_before,
     indices_between,
     words_between,
 )
@@ -44,7 +45,10 @@ __all__ = [
 ]
 
 Words = npt.NDArray[np.uint64]
+Integers = npt.NDArray[np.int64]
 
+_FEW_RANGES = 64
+"""Ranges of a bitmap that are counted one by one; with more, all words between them are read."""
 _WORDS_A_STEP = 1 << 14
 """How many words of a bitmap a digest reads at a time: their indices stay in cache."""
 
@@ -235,7 +239,25 @@ class PackedSupport:
 
     def count_in(self, gaps: Gaps) -> int:
         """How many indices lie in the gaps, of which alone is read."""
-        return sum(_count(self, begin, end) for begin, end in gaps.ranges)
+        return int(self.counts_in(gaps.ranges).sum())
+
+    def counts_in(self, ranges: Sequence[Sequence[int]] | Integers) -> Integers:
+        """How many indices lie in each of some ranges, shape ``(n,)``.
+
+        Args:
+            ranges: half-open, ascending, and not empty.
+        """
+        cut = np.array(ranges, np.int64).reshape(-1, 2)
+        if self._kind == "list":
+            # The last index of a range fits the dtype; its end may not.
+            begins, lasts = (each.astype(self.array.dtype) for each in (cut[:, 0], cut[:, 1] - 1))
+            low = np.searchsorted(self.array, begins, side="left")
+            return np.searchsorted(self.array, lasts, side="right") - low
+        if len(cut) <= _FEW_RANGES:
+            counts = [_count(self.array, begin, end) for begin, end in cut.tolist()]
+            return np.array(counts, np.int64)
+        before = bits_before(self.array, cut.ravel())
+        return before[1::2] - before[::2]
 
     def __repr__(self) -> str:
         return (
@@ -313,11 +335,9 @@ def _shared_in_all(a: PackedSupport, b: PackedSupport) -> int:
     return int(kernels().probe_count(bitmap.array, indices.array))
 
 
-def _count(support: PackedSupport, begin: int, end: int) -> int:
-    """How many indices of a support lie in a range."""
-    if support.kind == "list":
-        return indices_between(support.array, begin, end).size
-    words = words_between(support.array, begin, end)
+def _count(bitmap: npt.NDArray[Any], begin: int, end: int) -> int:
+    """How many bits of a bitmap are set in a range."""
+    words = words_between(bitmap, begin, end)
     return sum(int(kernels().and_count(each, each)) for each in words)
 
 

@@ -148,6 +148,25 @@ def test_pairs_are_compared_over_what_both_cover() -> None:
     assert one.expected == pytest.approx(by_chance)
 
 
+@pytest.mark.parametrize("k", [40, 4000])
+def test_indices_of_many_ranges_are_counted_at_once(k: int) -> None:
+    """Lists and bitmaps count those of each range, up to the last parameter, as one by one."""
+    packed, draw = PackedSupport.pack(draw_whole(k)), np.random.default_rng(5)
+    indices = packed.unpack().indices
+    for count in (1, 63, 700):
+        edges = [*np.sort(draw.choice(M, 2 * count - 1, replace=False)).tolist(), M]
+        ranges = list(zip(edges[::2], edges[1::2], strict=True))
+        expected = [int(np.count_nonzero((indices >= a) & (indices < b))) for a, b in ranges]
+        assert expected == packed.counts_in(ranges).tolist()
+        assert sum(expected) == packed.count_in(Gaps(tuple(ranges)))
+
+
+def draw_whole(k: int) -> Support:
+    """K indices of all, the last one among them."""
+    chosen = np.random.default_rng(k).choice(M - 1, k - 1, replace=False)
+    return Support(np.sort(np.append(chosen, M - 1)), M)
+
+
 def test_a_support_of_fewer_tensors_has_gaps_in_a_larger_layout() -> None:
     """A tensor and rows that a model lacks are gaps; its indices are those of a selection there."""
     own = Layout.of([("model.c", (15, 100)), ("model.a", (40, 100)), ("model.b", (41, 100))])

@@ -55,7 +55,7 @@ def matrix(
     dense = supports[0].num_parameters <= 2048 * int(ks.min())
     count = _count_tiles if dense else _count_pairs
     shared = count(supports, report or _no_report, gaps)
-    lost = lost_counts(supports, gaps)
+    lost = lost_counts(supports, gaps, report)
     totals = sizes[:, None] + sizes - lost - lost.T
     found: npt.NDArray[np.float64] = 2.0 * shared / np.maximum(1, totals)
     np.fill_diagonal(found, 1.0)
@@ -101,7 +101,11 @@ def _count_tiles(
     return lower + np.tril(lower, -1).T
 
 
-def growth(supports: Sequence[PackedSupport], gaps: Gaps = NO_GAPS) -> npt.NDArray[np.float64]:
+def growth(
+    supports: Sequence[PackedSupport],
+    gaps: Gaps = NO_GAPS,
+    report: Callable[[int, int], None] | None = None,
+) -> npt.NDArray[np.float64]:
     """By how much S and its chance grow where each pair is compared over what both cover.
 
     ``outside.magnification`` says why. Arguments are those of :func:`lost_counts`.
@@ -109,7 +113,7 @@ def growth(supports: Sequence[PackedSupport], gaps: Gaps = NO_GAPS) -> npt.NDArr
     Returns:
         Shape ``(n, n)``.
     """
-    lost = lost_counts(supports, gaps)
+    lost = lost_counts(supports, gaps, report)
     if not lost.any():
         return np.ones(lost.shape)
     sizes = np.array([support.k - support.count_in(gaps) for support in supports], np.int64)
@@ -118,8 +122,17 @@ def growth(supports: Sequence[PackedSupport], gaps: Gaps = NO_GAPS) -> npt.NDArr
     return found
 
 
-def lost_counts(supports: Sequence[PackedSupport], gaps: Gaps = NO_GAPS) -> npt.NDArray[np.int64]:
+def lost_counts(
+    supports: Sequence[PackedSupport],
+    gaps: Gaps = NO_GAPS,
+    report: Callable[[int, int], None] | None = None,
+) -> npt.NDArray[np.int64]:
     """How many indices of each support lie in what another one does not cover, outside ``gaps``.
+
+    Args:
+        supports: n of them, of one M.
+        gaps: what is left out besides.
+        report: see :func:`matrix`.
 
     Returns:
         Shape ``(n, n)``: of the row's support, in the gaps of the column's.
@@ -130,6 +143,7 @@ def lost_counts(supports: Sequence[PackedSupport], gaps: Gaps = NO_GAPS) -> npt.
         if support.gaps:
             columns.setdefault(support.gaps, []).append(at)
     for own, places in columns.items():
+        (report or _no_report)(1, 1)  # all pairs are counted; it may end the computation
         inside = own.without(gaps)
         counts = np.array([support.count_in(inside) for support in supports], np.int64)
         lost[:, places] = counts[:, None]

@@ -79,8 +79,8 @@ def overlap_outside(
         SpaceMismatch: they are of different numbers of parameters.
     """
     one, other = _packed(a), _packed(b)
+    shared = packed_shared_count(one, other, gaps)  # none lies in what either does not cover
     gaps = gaps | one.gaps | other.gaps
-    shared = packed_shared_count(one, other, gaps)
     left = one.k - one.count_in(gaps), other.k - other.count_in(gaps)
     if layout is None or not sum(left):
         return OverlapOutside(shared, *left)
@@ -142,8 +142,7 @@ def counts_inside(support: AnySupport, gaps: Gaps, layout: Layout) -> Integers:
     """How many indices of a support lie in the gaps, by tensor: shape ``(tensors,)``."""
     packed, counts = _packed(support), np.zeros(len(layout.tensors), np.int64)
     pieces, tensors = gaps.in_tensors(layout.ends)
-    for piece, tensor in zip(pieces.tolist(), tensors.tolist(), strict=True):
-        counts[tensor] += packed.count_in(Gaps((tuple(piece),)))
+    np.add.at(counts, tensors, packed.counts_in(pieces))
     return counts
 
 
