@@ -39,6 +39,8 @@ MAX_ATTEMPTS: Final = 3
 """Times that a file is begun or continued before its job is retried later."""
 _TRANSIENT: Final = {408, 416, 425, 429}
 """Transient statuses below 500; 416 says that a file ended too early."""
+_REFUSED: Final = {400, 401, 403}
+"""What stores answer to a signed address that has expired; the hub gives another one."""
 _IDENTITY: Final = {"", "identity"}
 _MAX_EXCERPT_BYTES: Final = 16 << 10
 _MAX_MODELS: Final = 100_000
@@ -193,13 +195,13 @@ class HubHttpClient:
                     break
         return bytes(begun[:size]), int(whole) if whole.isdecimal() else None
 
-    def part(self, url: str, file: HubFile, begin: int, end: int, into: Sink) -> None:
+    def part(self, url: str, file: HubFile, begin: int, end: int, into: Sink) -> frozenset[str]:
         """Write part of the file at ``url`` to ``into``; see :meth:`Hub.part`."""
-        done = begin
+        done, versions = begin, set[str]()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             before = done
             try:
-                for piece in self._range(url, file, done, end):
+                for piece in self._range(url, file, done, end, versions):
                     with writing(file):
                         into.write(piece)
                     done += len(piece)
@@ -207,15 +209,19 @@ class HubHttpClient:
                     raise HubUnavailable(
                         f"{self.host} sends {done - before} of {end - before} bytes of {file.path}"
                     )
-                return
+                break
             except HubUnavailable:
                 if attempt == MAX_ATTEMPTS or done == before:
                     raise
+        return frozenset(versions)
 
-    def _range(self, url: str, file: HubFile, begin: int, end: int) -> Iterator[bytes]:
-        """The bytes of a range as they come."""
+    def _range(
+        self, url: str, file: HubFile, begin: int, end: int, versions: set[str]
+    ) -> Iterator[bytes]:
+        """The bytes of a range as they come; the version of the file is added to ``versions``."""
         headers = {b"Range": f"bytes={begin}-{end - 1}".encode()}
         with self._answer(self._absolute(url), headers) as response:
+            versions.update(response.headers.get_list("ETag"))
             for piece in pieces_of_range(response, file, begin, end, self.host):
                 self._require_time()
                 yield piece
@@ -330,6 +336,10 @@ class HubHttpClient:
             raise HubUnavailable(
                 answers + (f", and asks to wait {wait:.0f} s" if wait else ""),
                 retry_after=wait,
+            )
+        if status in _REFUSED and web_origin(str(response.url)) != web_origin(self.base):
+            raise HubUnavailable(
+                f"{answers} to an address that {self.host} gave, which may have expired"
             )
         refused = None
         if 400 <= status < 500:

@@ -158,8 +158,10 @@ class HuggingFace:
     ) -> tuple[bytes, int | None]:
         return self._transfer.beginning(_url(revision, file), size)
 
-    def part(self, revision: HubRevision, file: HubFile, begin: int, end: int, into: Sink) -> None:
-        self._transfer.part(_url(revision, file), file, begin, end, into)
+    def part(
+        self, revision: HubRevision, file: HubFile, begin: int, end: int, into: Sink
+    ) -> frozenset[str]:
+        return self._transfer.part(_url(revision, file), file, begin, end, into)
 
     def knows_us(self) -> bool:
         if not self._transfer.authorized:

@@ -124,8 +124,10 @@ class MLflow:
     ) -> tuple[bytes, int | None]:
         return self._transfer.beginning(self._url(revision, file), size)
 
-    def part(self, revision: HubRevision, file: HubFile, begin: int, end: int, into: Sink) -> None:
-        self._transfer.part(self._url(revision, file), file, begin, end, into)
+    def part(
+        self, revision: HubRevision, file: HubFile, begin: int, end: int, into: Sink
+    ) -> frozenset[str]:
+        return self._transfer.part(self._url(revision, file), file, begin, end, into)
 
     def knows_us(self) -> bool:
         return True

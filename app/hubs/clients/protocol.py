@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from app.infra.errors import HubProtocolError
 from modelkin.core.kinship.lineage import BASE_RELATIONS, BaseRelation
 
 __all__ = [
@@ -39,8 +38,8 @@ class Sink(Protocol):
         """Append bytes."""
 
 
-class RangesIgnored(HubProtocolError):
-    """The hub answers a request for a range with the whole file; its caller downloads that."""
+class RangesIgnored(Exception):
+    """The hub cannot be asked for ranges of a file; its caller downloads the whole file."""
 
 
 class HubSource(Protocol):
@@ -204,8 +203,14 @@ class Hub(Protocol):
             HubNotFound, HubForbidden, HubProtocolError: see :meth:`download`.
         """
 
-    def part(self, revision: HubRevision, file: HubFile, begin: int, end: int, into: Sink) -> None:
+    def part(
+        self, revision: HubRevision, file: HubFile, begin: int, end: int, into: Sink
+    ) -> frozenset[str]:
         """Write the bytes ``begin`` up to ``end`` of a file to ``into``, from where that stands.
+
+        Returns:
+            What the hub calls the version of the file (ETag), of each answer; none where it does
+            not say.
 
         Raises:
             RangesIgnored: the hub sends whole files alone; nothing is written.

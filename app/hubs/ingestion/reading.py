@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from app.hubs.ingestion.base_names import LACKING
 from app.hubs.ingestion.files.ranged_files import RangedFiles
 from app.hubs.ingestion.files.resumption import Resumption
 from modelkin.checkpoints import Checkpoint, Weights
@@ -20,7 +21,7 @@ from modelkin.core.matching.correspondence import correspond
 from modelkin.core.selection.largest import LargestEntries
 from modelkin.core.support import Support
 from modelkin.core.weights import WeightsDigest
-from modelkin.errors import InvalidCheckpoint
+from modelkin.errors import ModelkinError
 
 __all__ = ["Reading"]
 
@@ -44,7 +45,7 @@ class Reading:
         self._layout = layout
         self._files = files
         self._model = checkpoint.fitted(layout)
-        self._pass = OnePass()
+        self._pass = OnePass(base_errors=LACKING)
         self._own = self._pass.digest()
         for tensor in checkpoint.stored:
             self._pass.add_to(self._own, tensor.name, tensor.shape, [tensor])
@@ -81,15 +82,30 @@ class Reading:
             HubProtocolError: a file has not the digest that the hub declares.
             RangesIgnored: the hub sends whole files alone.
         """
-        own = {tensor.path for tensor in self._checkpoint.stored}
 
-        def after_file(path: Path) -> None:
-            self._files.finish(own & {path})  # a base is read on, beside the files to come
+        def after_file(finished: frozenset[Path]) -> None:
+            self._compare(finished)
             resumption.keep(self._pass)
 
         resumption.restore(self._pass)
+        self._files.trust(self._pass.finished)  # a state is kept of compared files alone
         self._pass.read(count, after_file)
-        self._files.finish(others_than=own)
+        self._compare(None)
+
+    def _compare(self, paths: frozenset[Path] | None) -> None:
+        """Compare files with the digests that the hub declares; None for all files.
+
+        A base of other bytes has no differences, and ends nothing.
+        """
+        of_base = set() if self._base is None else {tensor.path for tensor in self._base.stored}
+        if paths is None:
+            paths = self._files.paths
+        self._files.finish(paths - of_base)
+        if self._pass.base_error is None:
+            try:
+                self._files.finish(paths & of_base)
+            except LACKING as error:
+                self._pass.base_error = error
 
     @property
     def weights(self) -> Weights:
@@ -103,7 +119,7 @@ class Reading:
         return self._of_base.result()
 
     @property
-    def base_error(self) -> InvalidCheckpoint | None:
+    def base_error(self) -> ModelkinError | None:
         """Why the base has no answer; None where it has."""
         return self._pass.base_error
 

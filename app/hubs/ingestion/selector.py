@@ -14,7 +14,9 @@ from fractions import Fraction
 from functools import partial
 
 from app.hubs.clients.protocol import HubRevision
+from app.hubs.ingestion.bases import LACKING
 from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher, revision_label
+from app.hubs.ingestion.files.resumption import Resumption
 from app.hubs.ingestion.masks import tables_of_two_values
 from app.hubs.ingestion.reading import Reading
 from app.hubs.ingestion.results import IngestResult, SelectedModel
@@ -23,6 +25,7 @@ from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget
 from app.hubs.ingestion.stored_models import require_free
 from app.hubs.records import ImportanceName
 from app.infra.db.database import Database, Reader
+from app.infra.errors import HubTimeout, HubUnavailable
 from modelkin.checkpoints import Adapter, Checkpoint, select_from_checkpoint, weights_of
 from modelkin.core.adapters import DEFAULT_FRACTION as ADAPTER_FRACTION
 from modelkin.core.importance import MAX_BASE_LENGTH, MAX_NOTE_LENGTH, Importance
@@ -30,7 +33,7 @@ from modelkin.core.matching.correspondence import correspond
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.support import Support
 from modelkin.core.weights import Weights
-from modelkin.errors import InvalidCheckpoint, InvalidImportance
+from modelkin.errors import InvalidImportance
 
 __all__ = ["Selection", "SupportSelector"]
 
@@ -81,6 +84,7 @@ class _Chosen:
     Attributes:
         main: the space of the layout.
         supports: the supports, each with its part.
+        resumption: the findings that are kept until the spaces are made.
         apart: a note for a model that has another space than its base; None for others.
     """
 
@@ -88,6 +92,7 @@ class _Chosen:
     supports: list[tuple[_Part, Support]]
     reason: str | None
     weights: Weights
+    resumption: Resumption
     rounding: str | None = None
     apart: str | None = None
 
@@ -160,7 +165,7 @@ class SupportSelector:
         """
         while True:
             if isinstance(checkpoint, Adapter):
-                chosen = self._choose_adapter(checkpoint, made, count)
+                chosen = self._choose_adapter(checkpoint, made, fetching, count)
             else:
                 chosen = self._choose(checkpoint, base, made, fetching, count, tables)
             models = []
@@ -169,9 +174,11 @@ class SupportSelector:
                     made.source.tenant, part.target, part.importance, chosen.main, part.own_k
                 )
                 if placed is None:
-                    break  # another job has made it: its layout, its order and its K count
+                    break  # another job has made it: its layout, its order and its K count.
+                    # Where these are the same, what was found is restored, and nothing is read.
                 models.append(SelectedModel(_importance_name(part), placed, support))
             else:
+                chosen.resumption.forget()
                 sizes = [part.size.note for part, _ in chosen.supports if part.size.note]
                 names = correspond(checkpoint.layout, chosen.main.layout).note
                 said = [note for note in (names, chosen.apart) if note is not None]
@@ -213,21 +220,25 @@ class SupportSelector:
         if base is not None:
             reading.ask_differences(base, usual.k_for)
         resumption = fetching.resumption(made.recipe, made.difference_recipe, main.layout.digest)
-        reading.read(partial(_count_stage, count, "reading"), resumption)
+        try:
+            reading.read(partial(_count_stage, count, "reading"), resumption)
+        except HubTimeout as error:
+            if resumption.kept:
+                raise HubUnavailable(f"{error}: the next attempt goes on from here") from None
+            raise
         supports, reason = [], made.base.reason
         if weight is not None:
             supports.append((weight, reading.weights_support()))
         if base is not None:
             try:
                 supports.append(self._difference(checkpoint, base, made, main, reading))
-            except (InvalidImportance, InvalidCheckpoint) as error:
+            except (InvalidImportance, *LACKING) as error:
                 if made.base.required:
                     raise
                 reason = str(error)  # the base is at fault: the weights were read
-        resumption.forget()
         differs = any(_importance_name(part) == "delta" for part, _ in supports)
         note = reading.rounding_note if differs else None
-        return _Chosen(main, supports, reason, reading.weights, note, apart)
+        return _Chosen(main, supports, reason, reading.weights, resumption, note, apart)
 
     def _difference(
         self,
@@ -260,13 +271,17 @@ class SupportSelector:
             raise InvalidImportance(f"no weight differs from its base {label}{more}") from None
         return part, support
 
-    def _choose_adapter(self, adapter: Adapter, made: IngestResult, count: Counting) -> _Chosen:
+    def _choose_adapter(
+        self, adapter: Adapter, made: IngestResult, fetching: CheckpointFetcher, count: Counting
+    ) -> _Chosen:
         """Select the support of an adapter."""
         main, part = self._plan_adapter(adapter, made)
         model = adapter.in_order(main.layout)
         support = select(model, part.size.rule, partial(_count_stage, count, "selecting by delta"))
         support = support.reordered(main.layout)
-        return _Chosen(main, [(part, support)], made.base.reason, weights_of(adapter))
+        weights = weights_of(adapter)
+        fetching.ranged.finish()
+        return _Chosen(main, [(part, support)], made.base.reason, weights, Resumption())
 
     def _plan_adapter(self, adapter: Adapter, made: IngestResult) -> tuple[SpaceTarget, _Part]:
         """The space of adapters of the same base and targets, and the support to be selected."""

@@ -258,7 +258,7 @@ class IngestionService:
                 self._hubs.limits.checkpoint_bytes,
                 partial(downloaded, what),
                 exclude=self._selector.exclude(made),
-                whole=whole,
+                whole=whole or made.adapter,  # an adapter is read several times
             )
             checkpoint = fetching.fetch(made.revision, "model")
             checkpoint, tables = self._selector.without_tables(fetching, checkpoint, made)

@@ -25,14 +25,14 @@ from modelkin.checkpoints.rounding import RoundingSamples
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.selection.largest import LargestEntries
 from modelkin.core.weights import TensorDigest, Weights, WeightsDigest
-from modelkin.errors import InvalidCheckpoint
+from modelkin.errors import InvalidCheckpoint, ModelkinError
 
 __all__ = ["OnePass", "describe_weights", "weights_of"]
 
 Counting = Callable[[int, int], None]
 """A function of the values read so far, and of all."""
-AfterFile = Callable[[Path], None]
-"""A function of a file that has been read to its last tensor."""
+AfterFile = Callable[[frozenset[Path]], None]
+"""A function of all files that are read no more, once one of them has been read to its end."""
 PART_SIZE: Final = 1 << 24
 """Values of a tensor for which all is done before the next ones are read."""
 
@@ -49,6 +49,7 @@ class _Step:
         offset: the first of its values that are read.
         size: how many values are read.
         run: does it, and calls a function with the number of values of each stretch.
+        paths: the files that it reads.
         of_base: whether a base that cannot be read ends it, and not the pass.
     """
 
@@ -56,6 +57,7 @@ class _Step:
     offset: int
     size: int
     run: Callable[[Took], None]
+    paths: frozenset[Path]
     of_base: bool = False
 
     def place(self) -> tuple[Path, int, int]:
@@ -70,13 +72,15 @@ class OnePass:
     Ask first, then :meth:`read`; then what the questions returned has the answers.
     """
 
+    base_errors: tuple[type[ModelkinError], ...] = (InvalidCheckpoint,)
+    """The errors of a base that leave it without an answer, and end nothing."""
     _steps: list[_Step] = field(default_factory=list)
     _digests: list[WeightsDigest] = field(default_factory=list)
     _selections: list[LargestEntries] = field(default_factory=list)
     _done: int = 0
     rounding: RoundingSamples = field(default_factory=RoundingSamples)
     """Stretches of the tensors that :meth:`compare` names."""
-    base_error: InvalidCheckpoint | None = None
+    base_error: ModelkinError | None = None
     """Why nothing that was asked of a base has an answer; None where it has."""
 
     def digest(self) -> WeightsDigest:
@@ -111,7 +115,8 @@ class OnePass:
 
             offset = sum(each.size for each in parts[:at])
             place = pieces[0] if beside is None else beside
-            self._steps.append(_Step(place, offset, part.size, run, of_base))
+            paths = frozenset([place.path, part.path])
+            self._steps.append(_Step(place, offset, part.size, run, paths, of_base))
 
     def select(
         self,
@@ -131,6 +136,7 @@ class OnePass:
         self._selections.append(found)
         for at, tensor in enumerate(tensors):
             others = None if base is None else _parts(base[at])
+            paths = frozenset([tensor.path, *([] if base is None else [base[at].path])])
             offset = 0
             for number, part in enumerate(_parts(tensor)):
                 other = None if others is None else others[number]
@@ -148,7 +154,8 @@ class OnePass:
                         index += values.size
                         took(values.size)
 
-                self._steps.append(_Step(tensor, offset, part.size, run, base is not None))
+                step = _Step(tensor, offset, part.size, run, paths, base is not None)
+                self._steps.append(step)
                 offset += part.size
         return found
 
@@ -159,14 +166,16 @@ class OnePass:
             self.rounding.add(tensor, base)
             took(0)
 
-        self._steps.append(_Step(tensor, 0, 0, run, of_base=True))
+        paths = frozenset([tensor.path, base.path])
+        self._steps.append(_Step(tensor, 0, 0, run, paths, of_base=True))
 
     def read(self, count: Counting | None = None, after_file: AfterFile | None = None) -> None:
         """Answer all that was asked.
 
         Args:
             count: is called as the values are read.
-            after_file: is called after the last tensor of each file; :meth:`state` may be stored.
+            after_file: is called after the last tensor of each file; :meth:`state` may be stored,
+                after which :attr:`finished` has the same files.
 
         Raises:
             InvalidCheckpoint: a value is not finite, or a file ends early.
@@ -187,7 +196,14 @@ class OnePass:
             self._done = at + 1
             last = self._done == len(steps) or steps[at + 1].tensor.path != step.tensor.path
             if last and after_file is not None:
-                after_file(step.tensor.path)
+                after_file(self.finished)
+
+    @property
+    def finished(self) -> frozenset[Path]:
+        """The files that have been read and are read no more."""
+        steps = self._plan()
+        begun = {path for step in steps[: self._done] for path in step.paths}
+        return frozenset(begun.difference(*(step.paths for step in steps[self._done :])))
 
     def _run(self, step: _Step, took: Took) -> None:
         if step.of_base and self.base_error is not None:
@@ -195,7 +211,7 @@ class OnePass:
             return
         try:
             step.run(took)
-        except InvalidCheckpoint as error:
+        except self.base_errors as error:
             if not step.of_base:
                 raise
             self.base_error = error

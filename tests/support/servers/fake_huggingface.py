@@ -17,6 +17,8 @@ from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 TOKEN = "hf_of_a_user"
+LARGE = (".safetensors", ".gguf")
+"""Endings of the files that the CDN has."""
 
 
 @dataclass
@@ -186,7 +188,7 @@ class _Hub(Handler):
         self.hub.downloads.append(path) if self.command == "GET" else None
         data = commit[1][path]
         headers: dict[str, Any] = {"X_Repo_Commit": commit[0], "Accept_Ranges": "bytes"}
-        if not path.endswith(".safetensors"):
+        if not path.endswith(LARGE):
             self.say(200, data, ETag=f'"{hashlib.sha1(data).hexdigest()}"', **headers)
             return
         digest = hashlib.sha256(data).hexdigest()
@@ -230,7 +232,7 @@ class _Hub(Handler):
         size = self.hub.sizes.get(path, len(data))
         blob = hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
         entry: dict[str, Any] = {"rfilename": path, "size": size, "blobId": blob}
-        if path.endswith(".safetensors"):
+        if path.endswith(LARGE):
             digest = hashlib.sha256(data).hexdigest()
             entry["lfs"] = {"sha256": digest, "size": size, "pointerSize": 134}
         return entry

@@ -149,9 +149,9 @@ class CheckpointFetcher:
     def resumption(self, *facts: str | None) -> Resumption:
         """What a killed sync of the same facts has read; nothing where files are downloaded."""
         if not self.ranged:
-            return Resumption(None)
+            return Resumption()
         key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
-        return Resumption(self.directory.beside(f"{key[:32]}.npz"))
+        return Resumption(self.directory.beside(f"{key[:32]}.npz"), self.directory)
 
     def _open(self, revision: HubRevision, name: str, get: _Get) -> Checkpoint:
         where = revision_label(revision)

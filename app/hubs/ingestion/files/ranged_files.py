@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
 from app.hubs.clients.download import writing
-from app.hubs.clients.protocol import Hub, HubFile, HubRevision
+from app.hubs.clients.protocol import Hub, HubFile, HubRevision, RangesIgnored
 from app.infra.errors import HubProtocolError
 from app.infra.storage.holes import punch
 
@@ -40,6 +40,8 @@ class _RangedFile:
 
     Attributes:
         digest: of the blocks up to ``digested``, which were fetched one after another.
+        compared: whether the whole file has the digest that the hub declares.
+        versions: what the hub calls the versions of the file that it has sent.
     """
 
     path: Path
@@ -48,6 +50,8 @@ class _RangedFile:
     size: int
     digest: Any = field(default_factory=hashlib.sha256)
     digested: int = 0
+    compared: bool = False
+    versions: frozenset[str] = frozenset()
 
 
 class RangedFiles:
@@ -96,7 +100,8 @@ class RangedFiles:
         block.
 
         Raises:
-            RangesIgnored: the hub sends whole files alone.
+            RangesIgnored: the hub sends whole files alone, or ranges of several versions of a file
+                whose digest it does not declare.
             HubUnavailable, HubProtocolError, HubForbidden, HubNotFound, StorageFull: see
                 :meth:`app.hubs.clients.protocol.Hub.part`.
         """
@@ -114,22 +119,31 @@ class RangedFiles:
             if len(self._blocks) > self._most:
                 self._give_back(*next(iter(self._blocks)))
 
-    def finish(
-        self, paths: Iterable[Path] | None = None, *, others_than: Collection[Path] = ()
-    ) -> None:
+    @property
+    def paths(self) -> frozenset[Path]:
+        """The files that were added."""
+        return frozenset(self._files)
+
+    def trust(self, paths: Collection[Path]) -> None:
+        """Take files for compared: an earlier process has done that."""
+        for path in self._files.keys() & set(paths):
+            self._files[path].compared = True
+
+    def finish(self, paths: Collection[Path] | None = None) -> None:
         """Compare files with the digests that the hub declares, and fetch what that takes.
 
         Blocks that were read in order were digested as they came. The others are fetched again.
 
         Args:
-            paths: the files; None for all, but for ``others_than``.
+            paths: the files, of which some may be others; None for all that were added.
 
         Raises:
             HubProtocolError: the bytes do not have the declared digest.
         """
-        wanted = self._files.keys() - set(others_than) if paths is None else set(paths)
-        for ranged in [each for path, each in self._files.items() if path in wanted]:
-            if ranged.file.sha256 is None:
+        for ranged in self._files.values():
+            if paths is not None and ranged.path not in paths:
+                continue
+            if ranged.compared or ranged.file.sha256 is None:
                 continue
             while ranged.digested * self._block < ranged.size:
                 at = ranged.digested
@@ -141,6 +155,7 @@ class RangedFiles:
                     f"the hub declares {ranged.file.path} with the SHA-256 {ranged.file.sha256}, "
                     f"what it sends has {found}"
                 )
+            ranged.compared = True
 
     def _fetch_block(self, ranged: _RangedFile, at: int) -> None:
         """Fetch a block, and digest all blocks that follow the digested ones on the disk."""
@@ -156,7 +171,10 @@ class RangedFiles:
     def _fetch(self, ranged: _RangedFile, begin: int, end: int) -> None:
         with writing(ranged.file), ranged.path.open("r+b") as target:
             target.seek(begin)
-            self._hub.part(ranged.revision, ranged.file, begin, end, target)
+            part = self._hub.part(ranged.revision, ranged.file, begin, end, target)
+        ranged.versions |= part
+        if ranged.file.sha256 is None and len(ranged.versions) > 1:
+            raise RangesIgnored(f"{ranged.file.path} is another file at each request")
         self._fetched(end - begin)
 
     def _give_back(self, path: Path, at: int) -> None:

@@ -10,6 +10,8 @@ from typing import Any, cast
 
 import numpy as np
 
+from app.hubs.ingestion.files.downloads import DownloadDir
+from app.infra.errors import Unavailable, explain
 from modelkin.checkpoints.one_pass import OnePass
 
 __all__ = ["Resumption"]
@@ -20,12 +22,19 @@ log = logging.getLogger(__name__)
 class Resumption:
     """The state of one reading, in a file that outlasts its process.
 
+    Syncs of one model for several sources may share the file: each writes in a folder of its own,
+    and the last one that has read a file counts.
+
     Args:
         path: the file, whose name says what is read; None where nothing is kept.
+        directory: the sync's folder.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None = None, directory: DownloadDir | None = None) -> None:
         self._path = path
+        self._directory = directory
+        self.kept = False
+        """Whether the next attempt can go on from what this one has read."""
 
     def restore(self, reading: OnePass) -> None:
         """Go on from the kept state; one that is damaged, or of another reading, is none."""
@@ -39,16 +48,19 @@ class Resumption:
             self.forget()
 
     def keep(self, reading: OnePass) -> None:
-        """Keep the state of a reading in place of an earlier one.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
-        if self._path is None:
+        """Keep the state of a reading in place of an earlier one, if the disk has room for it."""
+        if self._path is None or self._directory is None:
             return
-        new = self._path.with_suffix(".new.npz")
-        np.savez(new, **cast(Any, reading.state()))
-        new.replace(self._path)
+        state, new = reading.state(), self._directory.path / self._path.name
+        try:
+            self._directory.reserve(sum(array.nbytes for array in state.values()))
+            np.savez(new, **cast(Any, state))
+            new.replace(self._path)
+            self.kept = True
+        except (OSError, Unavailable) as error:
+            log.warning("what a sync has read is not kept: %s", explain(error))
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
 
     def forget(self) -> None:
         """Delete what is kept, once the reading has ended or cannot go on."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ BLOCK = 64 << 10
 WINDOW = 4 * BLOCK
 DATA = random.Random(7).randbytes(20 * BLOCK + 123)
 NAME = "model.safetensors"
+FIRST = f"bytes 0-{BLOCK - 1}/{len(DATA)}"
 
 
 @pytest.fixture(autouse=True)
@@ -129,8 +131,29 @@ def test_a_broken_connection_goes_on_where_it_was(
         (another(), HubProtocolError, "another part"),
         (another(Content_Range=f"bytes 1-{BLOCK}/{len(DATA)}"), HubProtocolError, "another part"),
         (another(Content_Range=f"bytes 0-{BLOCK - 1}/9"), HubProtocolError, "a part of 9"),
+        (another(Content_Range=FIRST, Content_Encoding="gzip"), HubProtocolError, "compressed"),
+        (
+            another(Content_Type="multipart/byteranges; boundary=x"),
+            HubProtocolError,
+            "another part",
+        ),
+        (answering(206, DATA[: BLOCK + 1], Content_Range=FIRST), HubProtocolError, "more of"),
+        (answering(206, DATA[:0], Content_Range=FIRST), HubUnavailable, "sends 0 of 65536"),
+        (answering(416, Content_Range=f"bytes */{len(DATA)}"), HubUnavailable, "416"),
+        (answering(403, b"<Code>AccessDenied</Code>"), HubUnavailable, "may have expired"),
     ],
-    ids=["whole", "unsaid", "shifted", "of-another"],
+    ids=[
+        "whole",
+        "unsaid",
+        "shifted",
+        "of-another",
+        "packed",
+        "several",
+        "long",
+        "empty",
+        "beyond",
+        "expired",
+    ],
 )
 def test_a_hub_that_sends_something_else(
     hub: Hub,
@@ -144,6 +167,36 @@ def test_a_hub_that_sends_something_else(
     hub.on_cdn = fault
     with pytest.raises(error, match=says):
         read(ranged, tmp_path / NAME, 0, 100)
+    hub.on_cdn = lambda request: False
+    assert DATA[:100] == read(ranged, tmp_path / NAME, 0, 100)
+    ranged.finish()
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_file_that_changes_between_ranges(
+    hub: Hub, client: HuggingFace, tmp_path: Path, declared: bool
+) -> None:
+    """Without a digest to compare it is to be downloaded whole, where the hub names its versions;
+    with one, other names of one content do no harm.
+    """
+    revision = client.look_up("org/a")
+    [file] = [file for file in revision.files if file.path == NAME]
+    with (tmp_path / NAME).open("wb") as sparse:
+        sparse.truncate(len(DATA))
+    ranged = RangedFiles(client, lambda size: None, BLOCK, WINDOW)
+    known = file if declared else replace(file, sha256=None)
+    ranged.add(tmp_path / NAME, revision, known, len(DATA))
+
+    def renamed(request: Handler) -> bool:
+        first, last = (int(n) for n in request.headers["Range"].removeprefix("bytes=").split("-"))
+        where = f"bytes {first}-{last}/{len(DATA)}"
+        request.say(206, DATA[first : last + 1], Content_Range=where, ETag=f'"{first}"')
+        return True
+
+    hub.on_cdn = renamed
+    assert DATA[:100] == read(ranged, tmp_path / NAME, 0, 100)
+    with nullcontext() if declared else pytest.raises(RangesIgnored, match="another file"):
+        read(ranged, tmp_path / NAME, BLOCK, 100)
 
 
 def test_other_bytes_than_declared_are_found_out(

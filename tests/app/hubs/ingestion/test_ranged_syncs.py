@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from app.hubs.ingestion.files import checkpoint_fetcher, ranged_files
+from app.hubs.ingestion.files.downloads import Downloads
+from app.hubs.ingestion.files.resumption import Resumption
 from app.settings import Settings
-from tests.support.app.harness import AppHarness
+from modelkin.checkpoints import open_checkpoint
+from modelkin.checkpoints.one_pass import OnePass
+from tests.support.app.harness import AppHarness, open_hub_app
 from tests.support.models.checkpoints import (
     Tensors,
     delta_support,
@@ -158,3 +165,81 @@ def test_a_hub_without_ranges_sends_whole_files(hub: Hub, app: AppHarness) -> No
 
     hub.on_cdn = ignore
     require_same(app, synced(app, hub))
+
+
+def test_a_base_of_other_bytes_has_no_differences(hub: Hub, app: AppHarness) -> None:
+    """The model's weights are stored all the same, as where files are downloaded whole."""
+    push(hub)
+    [(_, files)] = hub.repos["org/base"].commits
+    data = files["model.safetensors"]
+    digest = hashlib.sha256(data).hexdigest()
+    hub.blobs[digest] = data[:-4] + b"\0\0\0\0"
+    outcome = synced(app, hub)
+    assert weight_support(tuned(2)) == app.hubs.support("org/tuned")
+    assert "space" not in outcome["delta"]
+    assert f"with the SHA-256 {digest}, what it sends" in outcome["delta"]["reason"]
+
+
+def test_a_space_that_is_made_meanwhile_costs_nothing(hub: Hub, tmp_path: Path) -> None:
+    """Another model of the layout comes first; what was read counts, and is not read again."""
+    push(hub)
+    hub.push("org/other", in_two(tuned(3)))
+    with open_hub_app(tmp_path, hub_timeout_seconds=60.0) as app:
+        require_one_reading(hub, app)
+
+
+def require_one_reading(hub: Hub, app: AppHarness) -> None:
+    """Sync a model, and another one meanwhile, which makes the space; count the bytes."""
+    source, ranges, came = app.hubs.follow(hub.url), list[tuple[int, int]](), list[bool]()
+
+    def overtake(request: Handler) -> bool:
+        first, last = map(int, re.findall(r"\d+", request.headers["Range"]))
+        ranges.append((first, last))
+        if len(ranges) == 40 and not came:  # while the model is read
+            other = app.hubs.sync_model(source, "org/other")
+            came.append(other.result is not None and other.result["space_created"])
+            ranges.clear()
+        return False
+
+    hub.on_cdn = overtake
+    job = app.hubs.sync_model(source, "org/tuned")
+    assert job.result is not None, job.error
+    assert [True] == came
+    assert not job.result["space_created"]
+    require_same(app, dict(job.result))
+    total = sum(last + 1 - first for first, last in ranges)
+    assert total <= 2 * sum(each.nbytes for each in BASE.values())
+
+
+def test_syncs_that_share_their_findings(tmp_path: Path) -> None:
+    """Two sources may follow one model: whichever ends first, the other one goes on. Where the disk
+    is full nothing is kept, and the sync goes on.
+    """
+    (tmp_path / "m.safetensors").write_bytes(safetensors(BASE))
+    model = open_checkpoint(tmp_path / "m.safetensors")
+
+    def reading() -> OnePass:
+        one = OnePass()
+        one.select(model.tensors, None, 100)
+        return one
+
+    downloads = Downloads(tmp_path / "downloads")
+    with downloads.directory() as one, downloads.directory() as two:
+        path = one.beside("kept.npz")
+        first, second = Resumption(path, one), Resumption(path, two)
+        begun = reading()
+        begun.read()
+        first.keep(begun)
+        second.keep(reading())
+        first.keep(begun)
+        second.restore(again := reading())
+        assert begun.finished == again.finished == {tmp_path / "m.safetensors"}
+        first.forget()
+        second.keep(begun)
+        assert (second.kept, True) == (True, path.is_file())
+        second.forget()
+        usage = shutil.disk_usage(tmp_path)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=256 << 20))
+            second.keep(begun)
+        assert not path.exists()
