@@ -47,8 +47,7 @@ class Reading:
         self._model = checkpoint.fitted(layout)
         self._pass = OnePass(base_errors=LACKING)
         self._own = self._pass.digest()
-        for tensor in checkpoint.stored:
-            self._pass.add_to(self._own, tensor.name, tensor.shape, [tensor])
+        self._pass.add_stored(self._own, checkpoint.stored)
         self._weights: LargestEntries | None = None
         self._base: Checkpoint | None = None
         self._common = self._model

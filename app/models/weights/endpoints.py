@@ -113,8 +113,8 @@ def list_duplicates(
 ) -> Response:
     """The weights that several models have, each with its models from all spaces.
 
-    Weights are the same if all tensors have the same names, shapes and values: in any order, any
-    dtype that holds the values, and any number of files.
+    Weights are the same if all tensors have the same names, shapes, dtypes and values: in any order
+    and any number of files.
     """
     if model is not None and space_name is None:
         raise InvalidParameter("model goes with space: name the model's space", field="space")

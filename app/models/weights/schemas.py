@@ -35,7 +35,7 @@ Count = Annotated[int, Field(ge=0, le=_MAX_NUMBER)]
 class WeightsIn(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE | {"revision": 1}]})
 
-    digest: Digest = Field(description="the SDK's `checkpoints.weights_digest`")
+    digest: Digest = Field(description="that of the SDK's `checkpoints.weights_of`")
     tensors: dict[TensorName, TensorDigest] = Field(
         min_length=1, max_length=MAX_TENSORS, description="the digest of each tensor in hex"
     )

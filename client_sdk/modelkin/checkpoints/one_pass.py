@@ -88,6 +88,11 @@ class OnePass:
         self._digests.append(WeightsDigest())
         return self._digests[-1]
 
+    def add_stored(self, digest: WeightsDigest, tensors: Sequence[StoredTensor]) -> None:
+        """Have the tensors of files in a digest of exact copies."""
+        for tensor in tensors:
+            self.add_to(digest, tensor.name, tensor.shape, [tensor], dtype=tensor.dtype)
+
     def add_to(
         self,
         digest: WeightsDigest,
@@ -96,15 +101,17 @@ class OnePass:
         pieces: Sequence[StoredTensor],
         beside: StoredTensor | None = None,
         of_base: bool = False,
+        dtype: str | None = None,
     ) -> None:
         """Have a tensor of these pieces in a digest.
 
         Args:
             beside: the tensor that it is read beside; None for the first piece.
             of_base: whether the pieces are those of a base.
+            dtype: as for :class:`modelkin.core.weights.TensorDigest`.
         """
 
-        whole = TensorDigest(name, shape)
+        whole = TensorDigest(name, shape, dtype)
         parts = [part for piece in pieces for part in _parts(piece)]
         for at, part in enumerate(parts):
 
@@ -272,6 +279,8 @@ class OnePass:
 def weights_of(checkpoint: Checkpoint, count: Counting | None = None) -> Weights:
     """Describe the weights of a checkpoint: all its tensors of floats, also those left out.
 
+    Exact copies are told by it: the same values in another dtype are another model.
+
     An adapter's are its factors. The files are read once, in stretches.
 
     Args:
@@ -284,8 +293,7 @@ def weights_of(checkpoint: Checkpoint, count: Counting | None = None) -> Weights
     """
     one = OnePass()
     digest = one.digest()
-    for tensor in checkpoint.stored:
-        one.add_to(digest, tensor.name, tensor.shape, [tensor])
+    one.add_stored(digest, checkpoint.stored)
     one.read(count)
     return describe_weights(checkpoint, digest)
 

@@ -1,8 +1,8 @@
 """``WeightsDigest``: the digest by which weights are recognised, a base or an exact copy.
 
 Deltas from different bases cannot be compared, and names of bases differ from place to place. The
-digest depends on names, shapes and values alone: not on the order of tensors, the dtype, the files
-or the framework that hold them.
+digest depends on names, shapes and values: not on the order of tensors, the files or the framework
+that hold them. That of an exact copy depends on the dtypes, too, and that of a base does not.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Weights:
     """The weights of a checkpoint, described without a value of them.
 
     Attributes:
-        digest: ``"sha256:..."``, the same for the same names, shapes and values, whatever their
-            order, dtype and shards: that of ``checkpoints.weights_digest``.
+        digest: ``"sha256:..."``, the same for the same names, shapes, dtypes and values, whatever
+            their order and shards.
         tensors: the digest of each tensor by name, in hex; of 64 digits the first 32 are kept.
         files: how many files hold them.
         size: the bytes that they take.
@@ -45,17 +45,22 @@ class TensorDigest:
     Args:
         name: the tensor's name.
         shape: the dimensions of the tensor.
+        dtype: what the file says of its values, which are then digested as they are; None for a
+            digest that is the same in every dtype.
     """
 
-    def __init__(self, name: str, shape: Iterable[int]) -> None:
+    def __init__(self, name: str, shape: Iterable[int], dtype: str | None = None) -> None:
         self.name = name
-        self._sha256 = hashlib.sha256(json.dumps([name, list(shape)]).encode() + b"\n")
+        self._as_they_are = dtype is not None
+        facts = [name, list(shape), *([] if dtype is None else [dtype])]
+        self._sha256 = hashlib.sha256(json.dumps(facts).encode() + b"\n")
 
     def add(self, values: Iterable[npt.NDArray[Any]]) -> None:
         """Add stretches of values, row by row; see :meth:`WeightsDigest.add`."""
         for stretch in values:
+            form = stretch.dtype.newbyteorder("<") if self._as_they_are else "<f4"
             with np.errstate(over="ignore"):
-                self._sha256.update(np.ascontiguousarray(stretch, "<f4").data)
+                self._sha256.update(np.ascontiguousarray(stretch, form).data)
 
     def result(self) -> bytes:
         """The digest of the values that were added."""
@@ -67,7 +72,8 @@ class WeightsDigest:
 
     The digest of a tensor is SHA-256 over the JSON of its name and shape, a newline, and its values
     as little-endian float32, row by row. The digest of the weights is SHA-256 over those of the
-    tensors, in the order of their names by code point.
+    tensors, in the order of their names by code point. That of an exact copy has the dtype beside
+    the shape of each tensor.
     """
 
     def __init__(self) -> None:

@@ -91,7 +91,7 @@ class DuplicateModel:
         dtypes: parameters by dtype.
         stated_by: as of :class:`StatedWeights`.
         says: how its files differ from those of the first, such as ``"the same weights as org/base,
-            in 15 files instead of 30"``; None for the first.
+            in 15 shards instead of 30"``; None for the first.
     """
 
     space: str

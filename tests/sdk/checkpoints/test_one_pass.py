@@ -24,6 +24,7 @@ from tests.support.models.checkpoints import random_tensors, safetensors, sharde
 
 SHAPES = {"z.weight": (300, 20), "a.weight": (70, 41), "m.bias": (500,), "b.weight": (64, 64)}
 K = 400
+INDEX = "model.safetensors.index.json"
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +41,7 @@ def pair(tmp_path: Path) -> tuple[Checkpoint, Checkpoint]:
     for name, data in sharded(tensors).items():
         (tmp_path / name).write_bytes(data)
     (tmp_path / "base.safetensors").write_bytes(safetensors(base))
-    index = tmp_path / "model.safetensors.index.json"
-    return open_checkpoint(index), open_checkpoint(tmp_path / "base.safetensors")
+    return open_checkpoint(tmp_path / INDEX), open_checkpoint(tmp_path / "base.safetensors")
 
 
 Asked = tuple[OnePass, WeightsDigest, LargestEntries, LargestEntries, WeightsDigest]
@@ -51,8 +51,7 @@ def asked(model: Checkpoint, base: Checkpoint, k: int = K) -> Asked:
     """All that a sync asks of a model and its base."""
     one = OnePass()
     own, of_base = one.digest(), one.digest()
-    for tensor in model.stored:
-        one.add_to(own, tensor.name, tensor.shape, [tensor])
+    one.add_stored(own, model.stored)
     for mine, theirs in zip(model.tensors, base.tensors, strict=True):
         one.add_to(of_base, theirs.name, theirs.shape, [theirs], mine, of_base=True)
         one.compare(mine, theirs)
@@ -162,3 +161,24 @@ def test_the_note_on_rounding_counts_tensors_of_before_the_cut(tmp_path: Path) -
     second.read()
     assert whole.rounding.state() == second.rounding.state()
     assert len(SHAPES) == len(whole.rounding.state()["changed"])
+
+
+def test_copies_have_the_same_dtypes_and_values(tmp_path: Path) -> None:
+    """In any shards; neither another dtype of the values nor the last digit of a double is one."""
+    halves = {name: each.astype("f2") for name, each in random_tensors(1, SHAPES).items()}
+    doubles = {name: each.astype("f8") for name, each in halves.items()}
+    forms = [
+        halves,
+        {name: each.astype("f4") for name, each in halves.items()},
+        doubles,
+        doubles | {"m.bias": doubles["m.bias"] + 1e-15},
+    ]
+    digests = []
+    for at, tensors in enumerate(forms):
+        path = tmp_path / f"{at}.safetensors"
+        path.write_bytes(safetensors(tensors))
+        digests.append(weights_of(open_checkpoint(path)).digest)
+    assert len(forms) == len(set(digests))
+    for name, data in sharded(halves).items():
+        (tmp_path / name).write_bytes(data)
+    assert digests[0] == weights_of(open_checkpoint(tmp_path / INDEX)).digest

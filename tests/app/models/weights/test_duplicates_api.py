@@ -27,14 +27,14 @@ def app(tmp_path: Path, backend: Backend) -> Iterator[AppHarness]:
         yield opened
 
 
-def weights(seed: int, files: int = 1, dtype: str = "F32", **more: Any) -> dict[str, Any]:
+def weights(seed: int, files: int = 1, **more: Any) -> dict[str, Any]:
     """What a client states of a checkpoint."""
     return {
         "digest": f"sha256:{seed:064x}",
         "tensors": {"a.weight": f"{seed:064x}", "b.weight": f"{seed + 1:064x}"},
         "files": files,
         "size": 4000,
-        "dtypes": {dtype: 1000},
+        "dtypes": {"F32": 1000},
         **more,
     }
 
@@ -62,11 +62,11 @@ def duplicates(app: AppHarness, **params: Any) -> list[list[tuple[str, str, str 
 
 
 def test_copies_are_found_in_a_space_and_across_spaces(app: AppHarness) -> None:
-    """By digest, with the form of their files; a model in two spaces is no copy of itself."""
+    """By digest, with the number of their files; a model in two spaces is no copy of itself."""
     for space, name, seed, more in (
         ("s", "org/base", 7, {"files": 30}),
         ("s", "org/copy", 7, {"files": 15}),
-        ("other", "org/again", 7, {"files": 1, "dtype": "BF16"}),
+        ("other", "org/again", 7, {"files": 1}),
         ("s", "org/alone", 8, {}),
         ("s", "both", 9, {}),
         ("other", "both", 9, {}),
@@ -78,11 +78,11 @@ def test_copies_are_found_in_a_space_and_across_spaces(app: AppHarness) -> None:
     one = [("s", "x", None), ("s", "y", "the same weights as x")]
     many = [
         ("s", "org/base", None),
-        ("s", "org/copy", "the same weights as org/base, in 15 files instead of 30"),
+        ("s", "org/copy", "the same weights as org/base, in 15 shards instead of 30"),
         (
             "other",
             "org/again",
-            "the same weights as org/base, in 1 file instead of 30, in BF16 instead of F32",
+            "the same weights as org/base, in 1 file instead of 30 shards",
         ),
     ]
     assert [one, many] == duplicates(app) == duplicates(app, limit=1)
@@ -128,7 +128,7 @@ def test_a_copy_is_an_event_and_marked_in_the_explorer(app: AppHarness) -> None:
     assert ["org/base", "org/copy"] == [item["model"] for item in named[0]["items"]]
     page = app.http.get("/spaces/s/models/org/copy").text
     said = page.partition('id="copies">')[2].partition("</p>")[0]
-    assert "org/base</a>: in 15 files instead of 30." in said
+    assert "org/base</a>: in 15 shards instead of 30." in said
     assert 2 == app.http.get("/spaces/s").text.count(">copy</span>")
 
 
