@@ -78,7 +78,11 @@ class SpaceRecord:
     def note(self) -> str | None:
         """Caveats for the answers about its models; None where there is none."""
         stated = self.importance.is_stated or self.subspaces is not None
-        notes = (None if stated else _UNSTATED_NOTE, self.blinding and _BLINDED_NOTE, self._excluded)
+        notes = (
+            None if stated else _UNSTATED_NOTE,
+            self.blinding and _BLINDED_NOTE,
+            self._excluded,
+        )
         return "; ".join(filter(None, notes)) or None
 
     @property
