@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.report import Row, duration
 from benchmarks.service.http import ROOT, listening_address
-from benchmarks.start_environment import start_environment
+from benchmarks.service.start_environment import start_environment
 from modelkin import Client, Support
 from modelkin.core.kernels.choice import kernels
 

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.harness import Contender, Race, Spread, race
 from benchmarks.report import Findings, Row, Table, duration
 from benchmarks.service import service_start
-from benchmarks.start_environment import start_environment
+from benchmarks.service.start_environment import start_environment
 from modelkin.core.kernels.choice import kernels
 
 LIBRARIES = ("numpy", "numba", "llvmlite", "httpx", "fastapi", "sqlalchemy")
