@@ -363,10 +363,9 @@ def _check_parameters(
             f"exclude leaves out {excluded} tensors, and no tensor of floats is left: exclude "
             f"fewer",
         )
-    if parameters == 0 and floats:
-        raise bad_checkpoint(where, _empty(floats))
     if parameters == 0:
-        raise bad_checkpoint(where, "it holds no tensor of floats, and so no parameters")
+        empty = f": {_empty(floats)}" if floats else ""
+        raise bad_checkpoint(where, f"it holds no tensor of floats, and so no parameters{empty}")
     packed = [t for t in skipped if t.dtype != "BOOL" and not _is_list_of_indices(t)]
     size = sum(tensor.size * tensor.itemsize for tensor in packed)
     if size > _MAX_INTEGER_SHARE * (size + parameters):
@@ -383,7 +382,7 @@ def _empty(tensors: Sequence[StoredTensor]) -> str:
     """Words about tensors without an entry."""
     first = tensors[0]
     return (
-        f"{len(tensors)} tensors of floats are empty, such as {quote(first.name)} of shape "
-        f"{list(first.shape)}: a training under ZeRO-3 saves so what it has not gathered "
+        f"{len(tensors)} tensors are empty, such as {quote(first.name)} of shape "
+        f"{list(first.shape)}, as a training under ZeRO-3 saves what it has not gathered "
         f"(stage3_gather_16bit_weights_on_model_save)"
     )

@@ -130,9 +130,11 @@ def _scheme(
     if scale is not None and scale.size * _LEAST_A_SCALE <= tensor.size:
         return f"a scheme whose scales are called {quote(scale.name.removeprefix(f'{module}.'))}"
     method = contents.statement.method
-    if tensor.dtype in _SHORT and method is not None and method not in _READ:
+    if tensor.dtype not in _SHORT:
+        return None
+    if method is not None and method not in _READ:
         return f"{quote(method)}, as {contents.statement.file} says"
-    return None
+    return "a scheme that has no scales beside its codes" if last == "weight" else None
 
 
 def _of_comfy(said: bytes) -> str | None:

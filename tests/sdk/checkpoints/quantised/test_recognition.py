@@ -214,6 +214,10 @@ REFUSED: dict[str, tuple[Tensors, dict[str, Any]]] = {
         | {"m.comfy_quant": torch.tensor(list(b'{"format": "nvfp4"}'), dtype=torch.uint8)},
         {},
     ),
+    "no scales beside its codes": (
+        {"m.weight": ints(64, 64, dtype=torch.int8), "n.w": torch.ones(9999, 9)},
+        {},
+    ),
     "without its scales and zeros": ({"m.qweight": ints(64, 8)}, {}),
     "put the config.json of the model there": (
         quantised({"m.weight": matrix(1).numpy()}, "MLX, 4 bits")[0],
