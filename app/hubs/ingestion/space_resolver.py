@@ -219,7 +219,8 @@ class SpaceResolver:
     ) -> SpaceTarget:
         """Find the space for adapters of one base and the same targets.
 
-        It keeps its name where the base gets another one.
+        It keeps its name where the base gets another one, and a model that takes the old name of
+        that base has a space of its own.
 
         Args:
             session: a reader of spaces.
@@ -241,6 +242,8 @@ class SpaceResolver:
         kept = layout.without(exclude, unmatched_ok=True)
         own = adapter_space_name(name, base, kept)
         found = _fitting(session, tenant, own, kept)
+        if found is not None and base is not None and bases.are_of_others(session, found.id, base):
+            found, own = None, adapter_space_name(name, f"{base} (another)", kept)
         if found is None and former is not None:
             found = _fitting(session, tenant, adapter_space_name(name, former, kept), kept)
         if found is None and base is not None:

@@ -387,3 +387,11 @@ def test_adapters_of_a_base_that_moves_stay_in_one_space(
         found = app.hubs.model(name, space_of(tmp_path))
         assert found is not None
         assert "new/base" == found.base_model
+    del hub.moved["org/base"]  # another model takes the name
+    hub.push("org/base", {"model.safetensors": safetensors(random_tensors(2, BASE))})
+    placed = set()
+    for seed in (4, 5):
+        hub.push(f"org/other{seed}", files(seed), card=CARD)
+        placed.add((app.hubs.sync_model(source, f"org/other{seed}").result or {})["space"])
+    [other] = placed
+    assert space_of(tmp_path) != other

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Text, cast, or_, select
 from app.infra.db.database import Reader
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
 
-__all__ = ["declares_any", "ids_declaring", "spaces_declaring"]
+__all__ = ["are_of_others", "declares_any", "ids_declaring", "spaces_declaring"]
 
 
 def declares_any(names: Iterable[str]) -> ColumnElement[bool]:
@@ -32,6 +32,13 @@ def ids_declaring(session: Reader, space_id: int, names: Iterable[str]) -> list[
     """The ids of the models of a space that declare one of some bases, maybe beside others."""
     query = select(ModelRow.id).where(ModelRow.space_id == space_id, declares_any(names))
     return list(session.scalars(query))
+
+
+def are_of_others(session: Reader, space_id: int, name: str) -> bool:
+    """Whether models of a space declare bases, and none of them this one."""
+    declares = ModelRow.base_model.is_not(None) | ModelRow.base_models.is_not(None)
+    declaring = select(ModelRow.id).where(ModelRow.space_id == space_id, declares).limit(1)
+    return session.scalar(declaring) is not None and not ids_declaring(session, space_id, [name])
 
 
 def spaces_declaring(session: Reader, tenant_id: int, names: Iterable[str]) -> list[int]:
