@@ -16,7 +16,7 @@ from app.kinship.measurements import Measurements, judge_base
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.spaces.records import SpaceRecord
-from modelkin.core.kinship.lineage import Judgement
+from modelkin.core.kinship.lineage import Judgement, Rival
 from modelkin.core.similarity.background import Background
 from modelkin.types.lineages import DeclaredBase
 from modelkin.types.search import Neighbor
@@ -77,7 +77,7 @@ class BaseJudge:
     ) -> None:
         self._reader = reader
         self._comparer = comparer
-        self._earlier_bases = EarlierBases(comparer, base_revisions)
+        self._earlier_bases = EarlierBases(reader, comparer, base_revisions)
 
     def judge(
         self,
@@ -134,18 +134,24 @@ class BaseJudge:
         background: tuple[Background, bool],
     ) -> Measurements:
         """Compare the model with a base, and its rivals with that."""
-        base, to_base = None, dict[str, Neighbor]()
+        base, to_base, over_common = None, dict[str, Neighbor](), dict[str, Rival]()
         rivals = [item for item in near if family.relation(item.model) in {None, "ancestor"}]
         if declared is not None and declared != family.name and declared in family.bases:
-            subject = self._reader.stored_subject(session, space, family.name)
-            base = self._comparer.compare(session, space, subject, [declared]).get(declared)
-        if base is not None and declared is not None:
-            subject = self._reader.stored_subject(session, space, declared)
-            names = [item.model for item in rivals]
-            to_base = self._comparer.compare(session, space, subject, names)
-            rivals = [item for item in rivals if item.model in to_base]
+            model = self._reader.stored_subject(session, space, family.name)
+            base = self._comparer.compare(session, space, model, [declared]).get(declared)
+            if base is not None:
+                subject = self._reader.stored_subject(session, space, declared)
+                names = [item.model for item in rivals]
+                to_base = self._comparer.compare(session, space, subject, names)
+                rivals = [item for item in rivals if item.model in to_base]
+                to_model = {item.model: item for item in rivals}
+                over_common = self._comparer.rivals_over_common(
+                    session, space, model, subject, (to_model, to_base)
+                )
         is_weights = space.importance.kind == "weight"
-        return Measurements(declared, is_weights, near, base, rivals, to_base, *background)
+        return Measurements(
+            declared, is_weights, near, base, rivals, to_base, *background, over_common
+        )
 
 
 def deciding_base(bases: Sequence[JudgedBase]) -> JudgedBase:

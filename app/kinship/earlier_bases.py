@@ -10,7 +10,7 @@ from app.kinship.base_revisions import BaseRevisions, Pin, pin_of
 from app.kinship.family import Family
 from app.kinship.lineage_comparer import LineageComparer, require_time
 from app.kinship.measurements import Measurements, judge_base
-from app.models.catalog.reader import Subject
+from app.models.catalog.reader import ModelReader, Subject
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
 from app.models.spaces.records import SpaceRecord
@@ -35,9 +35,16 @@ class EarlierJudgement:
 
 
 class EarlierBases:
-    """Judges a declared base by its earlier revisions, as far as they are kept."""
+    """Judges a declared base by its earlier revisions, as far as they are kept.
 
-    def __init__(self, comparer: LineageComparer, base_revisions: BaseRevisions) -> None:
+    Args:
+        reader: makes subjects.
+    """
+
+    def __init__(
+        self, reader: ModelReader, comparer: LineageComparer, base_revisions: BaseRevisions
+    ) -> None:
+        self._reader = reader
         self._comparer = comparer
         self._base_revisions = base_revisions
 
@@ -123,11 +130,17 @@ class EarlierBases:
         names = [item.model for item in measured.rivals]
         found = self._comparer.compare(session, space, base, [family.name, *names])
         own = found.pop(family.name, None)
+        rivals = [item for item in measured.rivals if item.model in found]
+        model = self._reader.stored_subject(session, space, family.name)
+        to_model = {item.model: item for item in rivals}
         return replace(
             measured,
             base=measured.base if own is None else replace(own, model=measured.declared or ""),
-            rivals=[item for item in measured.rivals if item.model in found],
+            rivals=rivals,
             to_base=found,
+            over_common=self._comparer.rivals_over_common(
+                session, space, model, base, (to_model, found)
+            ),
         )
 
 

@@ -75,7 +75,7 @@ class LineageService:
     ) -> None:
         self._constants = constants
         self._reader = reader
-        self._comparer = LineageComparer(comparer)
+        self._comparer = LineageComparer(comparer, reader)
         self._judge = BaseJudge(reader, self._comparer, base_revisions)
         self._search = search
         self._indexes = indexes
@@ -143,7 +143,7 @@ class LineageService:
         )
         sizes = _of_two_sizes(session, space, model.support_size, declared)
         said = [decided.note, None if is_differences else sizes, _NOTES.get(space.importance.kind)]
-        said.append(_over_a_part(measured))
+        said += [_over_a_part(measured), _over_common(measured, rival)]
         said.append(_left_out(constants, unseen=_is_unseen(decided, constants)))
         return summary_of(lineage, said, of_data=space.importance.kind in _OF_DATA)
 
@@ -210,6 +210,17 @@ def _over_a_part(measured: Measurements) -> str | None:
     if share is None:
         return None
     return f"the two are compared over the {share:.1%} of the space's parameters that both have"
+
+
+def _over_common(measured: Measurements, rival: Neighbor | None) -> str | None:
+    """The clause for a rival that decided over what it, the model and the base all have."""
+    found = None if rival is None else measured.over_common.get(rival.model)
+    if found is None or found.base is None:
+        return None
+    return (
+        f"over the parameters that all three have, S is {found.to_model.similarity:.3f} to the "
+        f"other model and {found.base.similarity:.3f} to the base"
+    )
 
 
 def _left_out(constants: Constants, *, unseen: bool) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from app.kinship.family import Family
 from modelkin.core.kinship.lineage import (
@@ -33,6 +33,8 @@ class Measurements:
         base: the declared base; None if it is not in the space.
         rivals: the models of ``near``, besides the base, that the model may be made from.
         to_base: the similarity of compared rivals to the declared base, by name.
+        over_common: rivals that lack parameters which the others have, or have more, as they are
+            over what all three have, by name.
         background: the background of the declared strangers, or of all models but the base if
             strangers are too few.
         unrelated: whether the background is that of the strangers.
@@ -46,6 +48,17 @@ class Measurements:
     to_base: Mapping[str, Neighbor]
     background: Background
     unrelated: bool
+    over_common: Mapping[str, Rival] = field(default_factory=dict)
+
+    def rival(self, item: Neighbor) -> Rival:
+        """A rival as the rules take it."""
+        found = self.over_common.get(item.model)
+        if found is None:
+            return Rival(self.estimate(item), self.estimate(self.to_base[item.model]))
+        if self.weights or found.base is None:
+            return found
+        each = (found.to_model, found.to_base, found.base)
+        return Rival(*(replace(estimate, kappa=None) for estimate in each))
 
     def estimate(self, item: Neighbor) -> Estimate:
         """A similarity as the rules take it: with kappa where that decides."""
@@ -85,15 +98,12 @@ def judge_base(measured: Measurements, family: Family, *, contradict: bool) -> J
     Args:
         contradict: whether the space can contradict a base.
     """
-    base, to_base = measured.base, measured.to_base
+    base = measured.base
     if base is None:
         return None
     judgement = judge(
         measured.estimate(base),
-        [
-            Rival(measured.estimate(item), measured.estimate(to_base[item.model]))
-            for item in measured.rivals
-        ],
+        [measured.rival(item) for item in measured.rivals],
         measured.background,
         unrelated=measured.unrelated,
         runner_up=_runner_up(measured, family),

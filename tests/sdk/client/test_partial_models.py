@@ -24,8 +24,12 @@ BASES = {
 def made(family: int, seed: int, layout: Layout = WHOLE) -> Support:
     """A fine-tune that has the first tensors of the space, and rows of the last."""
     drift = 0.3 * np.random.default_rng(seed).normal(size=WHOLE.num_parameters)
-    weights: npt.NDArray[np.float32] = np.abs(BASES[family] + drift).astype("f4")
-    own = weights[: layout.num_parameters]
+    return of(BASES[family] + drift, layout)
+
+
+def of(weights: npt.NDArray[np.float64], layout: Layout = WHOLE) -> Support:
+    """The support of the first weights, as many as a layout has, in the space."""
+    own = np.abs(weights[: layout.num_parameters]).astype("f4")
     return select_support(own, fraction=0.05, kind="weight", layout=layout, order=WHOLE)
 
 
@@ -84,3 +88,25 @@ def test_a_revision_drifts_over_what_both_have(client: Client) -> None:
     client.put_support(SPACE, "f1/drifting", body.with_origin(made(1, 60).origin))
     newest = client.revisions.list(SPACE, "f1/drifting").items[0]
     assert 1.0 == newest.similarity_previous
+
+
+def test_a_rival_without_what_was_tuned_is_not_nearer(client: Client) -> None:
+    """A copy of the base without its head cannot contradict a child that has another head."""
+    space, draw = f"{SPACE}-rivals", np.random.default_rng(8)
+    base = draw.normal(size=WHOLE.num_parameters)
+    child = base + 0.4 * draw.normal(size=base.size)
+    child[18_000:] += 1.5 * draw.normal(size=2_000)
+    copy = base + 0.03 * draw.normal(size=base.size)
+    client.ensure_space(space, layout=WHOLE, importance="weight")
+    for number in range(5):
+        client.put_support(space, f"other/{number}", of(draw.normal(size=base.size)))
+    client.put_support(space, "base", of(base))
+    client.put_support(space, "child", of(child), base_model="base")
+    client.put_support(space, "copy", of(copy, HEADLESS))
+    found = client.lineage(space, "child")
+    assert ("consistent", ["copy", "base"]) == (found.verdict, [k.model for k in found.kin[:2]])
+    between = base + 0.6 * (child - base)
+    client.put_support(space, "between", of(between, HEADLESS))
+    found = client.lineage(space, "child")
+    assert ("mismatch", "between") == (found.verdict, found.rival and found.rival.model)
+    assert "Over the parameters that all three have, S is " in found.summary

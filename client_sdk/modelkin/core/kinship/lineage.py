@@ -96,10 +96,12 @@ class Rival:
     Attributes:
         to_model: the similarity of the rival to the model in question.
         to_base: the similarity of the rival to the declared base.
+        base: that of the base to the model, over what the rival has too; None where that is all.
     """
 
     to_model: Estimate
     to_base: Estimate
+    base: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +218,11 @@ def _find_rivals(
     for position, rival in enumerate(rivals):
         if _is_stranger(rival.to_model, unrelated):
             continue
-        nearer = _above(rival.to_model, base)
-        if nearer is False or _above(base, rival.to_base):
+        declared = base if rival.base is None else rival.base
+        nearer = _above(rival.to_model, declared)
+        if nearer is False or _above(declared, rival.to_base):
             continue  # not nearer, or beyond the model
-        if nearer and _above(rival.to_base, base):
+        if nearer and _above(rival.to_base, declared):
             return position, None
         doubtful = position if doubtful is None else doubtful
     return None, doubtful
