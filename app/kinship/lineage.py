@@ -28,7 +28,7 @@ from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.index.registry import IndexRegistry
 from app.models.spaces.records import SpaceRecord
 from app.search.comparer import Comparer
-from app.search.constants import Constants, SpaceConstants, tensors_in_words
+from app.search.constants import LATE, Constants, SpaceConstants, tensors_in_words
 from app.search.service import SearchService
 from modelkin.core.kinship.lineage import (
     MIN_BACKGROUND_MODELS,
@@ -145,6 +145,7 @@ class LineageService:
         said = [decided.note, None if is_differences else sizes, _NOTES.get(space.importance.kind)]
         said += [_over_a_part(measured), _over_common(measured, rival)]
         said.append(_left_out(constants, unseen=_is_unseen(decided, constants)))
+        said.append(LATE if constants.late else None)
         return summary_of(lineage, said, of_data=space.importance.kind in _OF_DATA)
 
     def _find_constants(self, session: Reader, space: SpaceRecord, subject: Subject) -> Constants:
@@ -199,9 +200,12 @@ def _is_unseen(base: JudgedBase, constants: Constants) -> bool:
 
 def _judgement_outside(base: JudgedBase, constants: Constants) -> Judgement | None:
     """The judgement of a base; it stays open where constants may be all that the two share."""
-    if base.judgement is None or not _is_unseen(base, constants):
-        return base.judgement
-    return Judgement("inconclusive", "unclear")
+    if base.judgement is None:
+        return None
+    early = constants.late and base.judgement.verdict == "consistent"
+    if early or _is_unseen(base, constants):
+        return Judgement("inconclusive", "unclear")
+    return base.judgement
 
 
 def _over_a_part(measured: Measurements) -> str | None:

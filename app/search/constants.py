@@ -10,7 +10,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.constants import ConstantFinder, Witness
 from modelkin.core.similarity.tensor_probe import TensorProbe
 
-__all__ = ["NO_CONSTANTS", "Constants", "SpaceConstants", "tensors_in_words"]
+__all__ = ["LATE", "NO_CONSTANTS", "Constants", "SpaceConstants", "tensors_in_words"]
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +56,12 @@ _FETCH_S: Final = 2.0
 """Seconds that an answer waits for supports that are not on this machine yet."""
 
 
+LATE: Final = (
+    "supports have not come to this machine yet, by which tensors would be known that no training "
+    "changed: ask again"
+)
+
+
 @dataclass(frozen=True)
 class Constants:
     """Tensors that comparisons leave out.
@@ -64,11 +70,13 @@ class Constants:
         layout: the layout of the space; None where no tensor is left out.
         tensors: whether each tensor is left out, shape ``(tensors,)``.
         share: the share of the indices of supports that lies in them, below 1.
+        late: whether supports that may show more have not come to this machine yet.
     """
 
     layout: Layout | None = None
     tensors: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
     share: float = 0.0
+    late: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.tensors.any())
@@ -101,12 +109,17 @@ class Constants:
             estimated: whether some of the answer comes from signatures, which cannot leave them
                 out.
         """
-        if not self:
-            return space.note
-        own = f"the comparison leaves out {tensors_in_words(self.names)}, which no training changed"
-        if estimated:
-            own += "; signatures cannot, and estimates take it that both models hold as much of it"
-        return own if space.note is None else f"{space.note}; {own}"
+        said = [] if space.note is None else [space.note]
+        if self:
+            left_out = tensors_in_words(self.names)
+            said.append(f"the comparison leaves out {left_out}, which no training changed")
+        if self and estimated:
+            said.append(
+                "signatures cannot, and estimates take it that both models hold as much of it"
+            )
+        if self.late:
+            said.append(LATE)
+        return "; ".join(said) or None
 
     def share_of(self, packed: PackedSupport | None) -> float:
         """The share of a support's indices that lies in them; of supports here without one."""
@@ -173,9 +186,8 @@ class SpaceConstants:
         answer = answers.setdefault((space.id, space.version), _Answer())
         asked = dict(_known_by(each) for each in subjects if each.packed is not None)
         if answer.constants is None or not asked.keys() <= answer.subjects.keys():
-            answer.constants = self._of(session, space, subjects) | (
-                answer.constants or NO_CONSTANTS
-            )
+            found, before = self._of(session, space, subjects), answer.constants or NO_CONSTANTS
+            answer.constants = replace(found | before, late=found.late or before.late)
             answer.subjects |= asked
         return answer.constants
 
@@ -199,7 +211,7 @@ class SpaceConstants:
             found = sample.constants
             for subject in subjects:
                 found = found | sample.with_subject(subject, layout)
-            return found
+            return replace(found, late=sample.late)
 
     def _sample_of(self, session: Reader, space: SpaceRecord) -> _Sample | None:
         with self._lock:

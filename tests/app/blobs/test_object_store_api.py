@@ -162,25 +162,30 @@ def test_a_slow_bucket_degrades_an_answer_and_the_next_is_whole(
 def test_constants_whose_supports_are_late_are_left_out_later(
     stored: tuple[AppHarness, list[Support]], proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the supports show is known once they are here, though an answer did not wait for it."""
+    """What the supports show is known once they are here; an answer that did not wait for it says
+    so, and finds no base consistent.
+    """
     app, _ = stored
     made = {"name": "t", "num_parameters": M, "layout": LAYOUT.to_json()}
-    app.http.post("/v1/spaces", json=made).raise_for_status()
+    app.http.post("/v1/spaces", json={**made, "importance": {"kind": "weight"}}).raise_for_status()
     random = np.random.default_rng(3)
-    for name in ("a", "b"):
-        own = np.sort(random.choice(M - 10_000, 2000, replace=False))
+    base, stranger = (np.sort(random.choice(M - 10_000, 2000, replace=False)) for _ in range(2))
+    for name, own in {"child": base, "base": base, "stranger": stranger}.items():
         app.put_support("t", name, Support.from_indices(np.concatenate([own, MASK]), M))
-    empty(app)
-
-    def left_out() -> Any:
-        answer = app.http.get("/v1/spaces/t/neighbors", params={"model": "a"})
-        return answer.is_success and answer.json()["constant_tensors"]
-
+    app.http.patch("/v1/spaces/t/models/child", json={"base_model": "base"}).raise_for_status()
     monkeypatch.setattr("app.search.constants._FETCH_S", 0.0)
+
+    def ask(what: str, words: str) -> tuple[Any, Any, bool]:
+        answer = app.http.get(f"/v1/spaces/t/{what}", params={"model": "child"})
+        found = answer.raise_for_status().json()
+        return found.get("verdict"), found["constant_tensors"], "ask again" in (found[words] or "")
+
+    empty(app)
     proxy.delay = 0.5
-    assert [] == left_out()
+    assert ("inconclusive", [], True) == ask("lineage", "summary")
     proxy.delay = 0.0
-    wait_for(lambda: left_out() == ["mask"])
+    wait_for(lambda: ask("lineage", "summary") == ("consistent", ["mask"], False))
+    assert (None, ["mask"], False) == ask("neighbors", "note")
 
 
 @on_one_database
