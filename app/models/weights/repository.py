@@ -66,12 +66,19 @@ def find_weights(session: Reader, model: ModelRecord) -> StatedWeights | None:
 
 
 def same_weights(
-    session: Reader, tenant_id: int, digest: str, limit: int, *, but: str | None = None
+    session: Reader,
+    tenant_id: int,
+    digest: str,
+    limit: int,
+    *,
+    but: str | None = None,
+    of: ModelRecord | None = None,
 ) -> list[DuplicateModel]:
     """The models with these weights, the one that was stored first ahead.
 
     Args:
         but: a name of models that are left out, in whatever space; None for none.
+        of: the only model that is wanted; None for all.
     """
     query = (
         _current(SpaceRow.name, ModelRow.name, ModelRow.created_at, ModelWeightsRow)
@@ -82,6 +89,8 @@ def same_weights(
     )
     if but is not None:
         query = query.where(ModelRow.name != but)
+    if of is not None:
+        query = query.where(ModelRow.id == of.id)
     return [
         DuplicateModel(
             space=space,

@@ -129,6 +129,10 @@ class WeightsService:
         if own is None:
             return None
         group = self._group(session, space.tenant_id, own.digest)
+        if group.truncated and all((m.space, m.model) != (space.name, model.name) for m in group):
+            [itself] = repository.same_weights(session, space.tenant_id, own.digest, 1, of=model)
+            *first, _ = group.items
+            group = replace(group, items=(*first, _compared(itself, first[0])))
         return group if len({each.model for each in group.items}) > 1 else None
 
     def copied(self, session: Reader, space: SpaceRecord, names: list[str]) -> frozenset[str]:

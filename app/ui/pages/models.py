@@ -144,10 +144,12 @@ class Copies:
 
     Attributes:
         form: the form of its files where it is not that of the first of the others.
+        truncated: whether there are more.
     """
 
     others: tuple[DuplicateModel, ...]
     form: str
+    truncated: bool
 
 
 def _copies(
@@ -157,9 +159,9 @@ def _copies(
     found = weights.copies(session, space, model)
     if found is None:
         return None
-    own = next((each for each in found if each.model == model.name), found[0])
+    own = next(each for each in found if (each.space, each.model) == (space.name, model.name))
     others = tuple(each for each in found if each.model != model.name)
-    return Copies(others, form(own, others[0]))
+    return Copies(others, form(own, others[0]), found.truncated)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,25 @@ def test_a_copy_is_an_event_and_marked_in_the_explorer(app: AppHarness) -> None:
     assert 2 == app.http.get("/spaces/s").text.count(">copy</span>")
 
 
+def test_a_model_is_among_its_copies_however_many_there_are(
+    app: AppHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer lists so many at most, and the one that was asked for; the page says that."""
+    monkeypatch.setattr("app.models.weights.service._MAX_MODELS", 4)
+    for name, files in (("a", 30), ("b", 30), ("c", 30), ("d", 30), ("e", 15)):
+        store(app, "s", name)
+        state(app, "s", name, 7, files=files)
+    last = ("s", "e", "the same weights as a, in 15 shards instead of 30")
+    [found] = duplicates(app, space="s", model="e")
+    assert (["a", "b", "c", "e"], last) == ([model for _, model, _ in found], found[-1])
+    [every] = duplicates(app)
+    assert ["a", "b", "c", "d"] == [model for _, model, _ in every]
+    page = app.http.get("/spaces/s/models/e").text.partition('id="copies">')[2]
+    assert "in 15 shards instead of 30." in page.partition("</p>")[0]
+    first = app.http.get("/spaces/s/models/a").text.partition('id="copies">')[2]
+    assert ">d</a>" in first.partition("</p>")[0]
+
+
 def test_what_cannot_be_weights_is_refused(app: AppHarness) -> None:
     """Digests, counts and names that no checkpoint has, unknown models, foreign cursors."""
     store(app, "s", "a")
