@@ -80,6 +80,11 @@ class RangedFiles:
         self._blocks: OrderedDict[tuple[Path, int], None] = OrderedDict()
         self._looked: set[tuple[Path, int]] = set()
 
+    @property
+    def most_read(self) -> int:
+        """The most bytes that lie in the window wherever they begin."""
+        return (self._most - 1) * self._block
+
     def __bool__(self) -> bool:
         """Whether a file was added."""
         return bool(self._files)
@@ -184,7 +189,10 @@ class RangedFiles:
 
 
 class _Filled(FileIO):
-    """A sparse file whose blocks are fetched before they are read."""
+    """A sparse file whose blocks are fetched before they are read.
+
+    One read takes no more than the window holds: its first blocks would be given back before that.
+    """
 
     def __init__(self, ranged: _RangedFile, files: RangedFiles) -> None:
         super().__init__(ranged.path)
@@ -192,6 +200,6 @@ class _Filled(FileIO):
         self._files = files
 
     def readinto(self, buffer: Any, /) -> int:
-        begin = self.tell()
-        self._files.require(self._ranged, begin, begin + memoryview(buffer).nbytes)
-        return super().readinto(buffer)
+        begin, wanted = self.tell(), memoryview(buffer).cast("B")[: self._files.most_read]
+        self._files.require(self._ranged, begin, begin + wanted.nbytes)
+        return super().readinto(wanted)

@@ -59,11 +59,12 @@ def ranged(client: HuggingFace, tmp_path: Path) -> RangedFiles:
 
 def read(files: RangedFiles, path: Path, begin: int, size: int) -> bytes:
     """Bytes as a tensor reads them."""
-    buffer = bytearray(size)
+    found, buffer = b"", bytearray(size)
     with files.open(path) as file:
         file.seek(begin)
-        got = file.readinto(buffer)
-    return bytes(buffer[:got])
+        while got := file.readinto(memoryview(buffer)[len(found) :]):
+            found = bytes(buffer[: len(found) + got])
+    return found
 
 
 def test_a_window_of_the_file_is_on_the_disk(hub: Hub, ranged: RangedFiles, tmp_path: Path) -> None:
@@ -75,6 +76,12 @@ def test_a_window_of_the_file_is_on_the_disk(hub: Hub, ranged: RangedFiles, tmp_
     ranged.finish()
     assert len(DATA) // BLOCK + 1 == len(hub.downloads)
     assert most <= WINDOW + BLOCK
+
+
+def test_a_read_beyond_the_window(ranged: RangedFiles, tmp_path: Path) -> None:
+    """It takes several turns, and no byte of it is one that was given back."""
+    assert DATA[1000:] == read(ranged, tmp_path / NAME, 1000, len(DATA))
+    ranged.finish()
 
 
 def test_blocks_are_read_in_any_order(ranged: RangedFiles, tmp_path: Path) -> None:
