@@ -27,6 +27,7 @@ from app.hubs.clients.mlflow_answers import (
     RunInfo,
     Version,
     attributes_of,
+    bases_in,
     decimal_of,
     is_ready,
     newest,
@@ -51,6 +52,8 @@ _ARTIFACTS: Final = "/api/2.0/mlflow-artifacts/artifacts"
 _ALIAS: Final = "/registered-models/alias"
 _BASE, _RELATION = "base_model", "base_model_relation"
 """Tags of a version, or of its registered model."""
+_MAX_LENGTH: Final = 8000
+"""Characters of them that are read: a list of bases may be long."""
 _PAGE_SIZE: Final = 100
 _MAX_PAGES: Final = 1000
 _MAX_DEPTH, _MAX_FILES = 4, 10_000
@@ -97,13 +100,12 @@ class MLflow:
                 f"{text_of(version.status, 100)}"
             )
         place = self._place(name, number, version)
-        said, ours = tag_values(version.tags), tag_values(model.tags)
-        base = said.get(_BASE) or ours.get(_BASE)
+        said, ours = (tag_values(part.tags, _MAX_LENGTH) for part in (version, model))
         return HubRevision(
             name=name_of(model.name, f"the name of {name}") or name,
             revision=number,
             tags=tags_of(model, version),
-            base_models=() if base is None else (base,),
+            base_models=bases_in(said.get(_BASE) or ours.get(_BASE)),
             base_relation=relation_of(said.get(_RELATION) or ours.get(_RELATION)),
             private=self._transfer.authorized,
             attributes=attributes_of(version),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct
 
-from app.hubs.clients.answers import items_of, part_of, text_of
+from app.hubs.clients.answers import items_of, part_of, shown, text_of
 from app.hubs.clients.protocol import HubModel
-from modelkin.core.foreign_json import NULL, Raw
+from modelkin._validation import MAX_BASE_MODELS
+from modelkin.core.foreign_json import NULL, Raw, decode_json
 
 __all__ = [
     "Answer",
@@ -19,6 +21,7 @@ __all__ = [
     "RunInfo",
     "Version",
     "attributes_of",
+    "bases_in",
     "decimal_of",
     "is_ready",
     "newest",
@@ -134,9 +137,19 @@ def decimal_of(part: Raw) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None
 
 
-def tag_values(tags: Raw) -> dict[str, str]:
+def bases_in(text: str | None) -> tuple[str, ...]:
+    """The bases that a tag names: one, or several as a list of JSON."""
+    listed = [] if text is None else [text]
+    if text is not None and text.lstrip().startswith("["):
+        with suppress(ValueError):
+            listed = decode_json(text.encode(), list[str])
+    names = (shown(each.strip(), 200) for each in listed)
+    return tuple(islice(dict.fromkeys(filter(None, names)), MAX_BASE_MODELS))
+
+
+def tag_values(tags: Raw, max_length: int = 200) -> dict[str, str]:
     found = (part_of(item, Tag) or Tag() for item in islice(items_of(tags), _MAX_TAGS))
-    pairs = [(text_of(tag.key, 200), text_of(tag.value, 200)) for tag in found]
+    pairs = [(text_of(tag.key, 200), text_of(tag.value, max_length)) for tag in found]
     return {key: value for key, value in pairs if key is not None and value is not None}
 
 

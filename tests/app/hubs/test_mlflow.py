@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 import time
 from collections.abc import Iterator
@@ -192,7 +193,7 @@ def test_a_pinned_base_that_was_replaced(registry: Registry, app: AppHarness) ->
 
 def test_bases_as_mlflow_writes_them(registry: Registry, app: AppHarness) -> None:
     """A base by MLflow's URIs is that version of the registered model; one that does not exist, or
-    is not stored here, is consistent with no other version.
+    is not stored here, is consistent with no other version. A list names several bases.
     """
     base = random_tensors(1)
     tuned = {name: (values + 0.001).astype("f4") for name, values in base.items()}
@@ -205,9 +206,11 @@ def test_bases_as_mlflow_writes_them(registry: Registry, app: AppHarness) -> Non
     app.hubs.sync_model(source, "loan-base")
     registry.log_run("loan", {"model.safetensors": safetensors(tuned)})
 
+    def tag(key: str, value: str) -> None:
+        registry.call("model-versions/set-tag", name="loan", version="1", key=key, value=value)
+
     def found(text: str) -> tuple[str | None, str, str]:
-        tag = {"name": "loan", "version": "1", "key": "base_model", "value": text}
-        registry.call("model-versions/set-tag", **tag)
+        tag("base_model", text)
         job = app.hubs.sync_model(source, "loan")
         assert job.result is not None, job.error
         answer = app.http.get("/v1/spaces/kin/lineage", params={"model": "loan"}).json()
@@ -225,13 +228,10 @@ def test_bases_as_mlflow_writes_them(registry: Registry, app: AppHarness) -> Non
         declared, verdict, summary = found(text)
         assert ("loan-base", "inconclusive") == (declared, verdict)
         assert "which is not among those kept here" in summary
-    registry.call(
-        "model-versions/set-tag",
-        name="loan",
-        version="1",
-        key="base_model_relation",
-        value="finetune",
-    )
+    several = found(json.dumps(["models:/loan-base/2", "gone", "loan-base@best"]))
+    assert ("gone", "unknown_base") == several[:2]
+    assert "'loan-base': consistent" in several[2]
+    tag("base_model_relation", "finetune")
     assert "consistent" == found("loan-base")[1]
     stored = app.hubs.model("loan")
     assert stored is not None
