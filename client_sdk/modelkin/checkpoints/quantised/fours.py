@@ -4,8 +4,9 @@ Sources: OCP Microscaling Formats 1.0 (blocks of 32, scales that are powers of t
 of 16, scales of E4M3, and one float for the tensor). ModelOpt calls the packed bytes ``weight`` and
 the tensor's scale ``weight_scale_2``, which multiplies; compressed-tensors calls them
 ``weight_packed`` and ``weight_global_scale``, which divides. gpt-oss has ``_blocks`` ``[experts,
-outputs, blocks, 16]`` and ``_scales``, of tensors whose inputs come first. The lower half of a byte
-comes first.
+outputs, blocks, 16]`` and ``_scales``, of tensors whose inputs come first. Where ModelOpt quantises
+stacks of experts of that order, it packs along the second dimension. The lower half of a byte comes
+first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from modelkin.checkpoints.dtypes import FLOATS
 from modelkin.checkpoints.quantised.contents import Contents, refuse
 from modelkin.checkpoints.quantised.grids import Grid, Scaled
-from modelkin.checkpoints.quantised.matrices import E2M1, E8M0, Mapped, PackedColumns
+from modelkin.checkpoints.quantised.matrices import E2M1, E8M0, Mapped, PackedColumns, PackedRows
 from modelkin.checkpoints.quantised.scaled import scale_of
 from modelkin.checkpoints.quantised.shapes import grid_over, require, unfit
 from modelkin.checkpoints.quantised.tensor import MAX_TURNED_WIDTH, QuantisedTensor
@@ -45,7 +46,7 @@ def find(contents: Contents) -> None:
         scale = scale_of(contents, name)
         if scale is None or not _is_scale(codes, scale):
             continue
-        second = contents.get(f"{name}_scale_2")
+        second = contents.get(f"{name}_scale_2", f"{name}_weight_scale_2")
         make = partial(_tensor, name, codes, scale, second, inverse=False)
         contents.take(name, (codes, scale, second), make)
 
@@ -88,25 +89,35 @@ def _tensor(
     if not codes.shape or (nv and overall is None) or (overall is not None and not nv):
         raise refuse(codes, f"its scales are {scale.dtype}, and the scale of the tensor is missing")
     packed = 1 if codes.dtype == "F4" else 2
-    shape = (*codes.shape[:-1], codes.shape[-1] * packed)
     block = _NV_BLOCK if nv else _MX_BLOCK
-    if len(scale.shape) != len(shape) or shape[-1] != scale.shape[-1] * block:
+    along = -2 if packed == 2 and _inputs_first(codes, scale) else -1
+    shape, of_blocks = [*codes.shape], [*codes.shape]
+    shape[along] *= packed
+    of_blocks[along] = shape[along] // block
+    if scale.shape != tuple(of_blocks) or shape[along] % block:
         raise unfit(scale, codes)
-    dtype = None if nv else E8M0
-    width, grid = grid_over(shape, scale, codes, (1, block), dtype, merge=False)
+    dtype, stated = (None if nv else E8M0), ((block, 1) if along == -2 else (1, block))
+    width, grid = grid_over(tuple(shape), scale, codes, stated, dtype, merge=False)
     scales = [grid]
     if overall is not None:
-        scales.append(_overall(shape, overall, codes, inverse=inverse))
+        scales.append(_overall(tuple(shape), overall, codes, inverse=inverse))
     kind = "NVFP4" if nv else "MXFP4"
+    packed_rows = PackedRows(codes, width, 4, E2M1)
+    packed_columns = PackedColumns(codes, width // 2, 4, E2M1)
     return QuantisedTensor(
         name=name,
         dtype=kind,
-        shape=shape,
+        shape=tuple(shape),
         path=codes.path,
         begin=codes.begin,
         width=width,
-        values=Scaled(PackedColumns(codes, width // 2, 4, E2M1), tuple(scales)),
+        values=Scaled(packed_rows if along == -2 else packed_columns, tuple(scales)),
     )
+
+
+def _inputs_first(codes: StoredTensor, scale: StoredTensor) -> bool:
+    """Whether a stack of matrices is packed along its second dimension."""
+    return len(codes.shape) == 3 and codes.shape[-1:] == scale.shape[-1:]
 
 
 def _overall(

@@ -219,7 +219,11 @@ class PackedColumns:
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
-    """Codes that are packed along the rows: 32 codes of a column lie in ``bits`` 32-bit words."""
+    """Codes that are packed along the rows: ``bits`` words hold a group of codes of a column.
+
+    A word is an element of the tensor, of 32 bits or of 8, and a group has a code for each bit of
+    a word.
+    """
 
     tensor: StoredTensor
     width: int
@@ -228,11 +232,12 @@ class PackedRows:
     planes: bool = False
 
     def block(self, rows: slice, columns: slice) -> Floats:
-        first, last = rows.start // _WORD, -(-rows.stop // _WORD)
+        group = 8 * self.tensor.itemsize
+        first, last = rows.start // group, -(-rows.stop // group)
         height = self.tensor.size // self.width
         words = slice(first * self.bits, min(last * self.bits, height))
-        raw = self.tensor.rectangle(self.width, words, columns).view("<u4")
-        turned = np.ascontiguousarray(raw.T).view(np.uint8)
+        raw = self.tensor.rectangle(self.width, words, columns)
+        turned = np.ascontiguousarray(raw.view(f"<u{self.tensor.itemsize}").T).view(np.uint8)
         codes = _unpack_planes(turned, self.bits) if self.planes else unpack(turned, self.bits)
-        wanted = codes[:, rows.start - first * _WORD : rows.stop - first * _WORD]
+        wanted = codes[:, rows.start - first * group : rows.stop - first * group]
         return self.table.take(wanted).T

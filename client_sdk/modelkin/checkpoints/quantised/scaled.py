@@ -25,7 +25,8 @@ from modelkin.checkpoints.tensors import StoredTensor
 
 __all__ = ["find", "find_scb", "scale_of", "stated_blocks"]
 
-_SUFFIXES: Final = ("_scale_inv", "_scale")
+_SUFFIXES: Final = ("_scale_inv", "_scale", "_weight_scale")
+"""The ends of the names of scales, after that of the tensor: the last is of stacks of experts."""
 _SIBLINGS: Final = ("scale_weight", "qscale_weight", "weight_scale", "scale_inv", "scale")
 """The names of scales of ``weight`` in the same module."""
 _ZERO: Final = "_zero_point"
