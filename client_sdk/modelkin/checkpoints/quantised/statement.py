@@ -124,12 +124,13 @@ def layers_in(path: Path) -> dict[str, bytes]:
 
 
 def _of_model(config: _Config) -> dict[str, Any]:
-    parts = (config.quantization_config, config.quantization, config.compression_config)
+    # MLX's converter adds `quantization`, and may leave what it was converted from beside it.
+    parts = (config.quantization, config.quantization_config, config.compression_config)
     for part in parts:
         if fields := _fields(part):
             return fields
     inner = _decoded(bytes(config.text_config))
-    return _fields(inner.quantization_config) or _fields(inner.quantization)
+    return _fields(inner.quantization) or _fields(inner.quantization_config)
 
 
 def _decoded(data: bytes) -> _Config:
