@@ -25,18 +25,22 @@ _NAMES: Final = (
     (".q_weight", "", "EXL2"),
     (".trellis", "", "EXL3"),
     (".qweight", ".weight_scales", "EETQ"),
+    (".qweight", ".wscales", "SVDQuant, as Nunchaku packs it"),
     (".indices", ".centroids", "VPTQ"),
     (".dense_weights", "", "SpQR"),
     (".B", ".s", "Marlin"),
     (".weight", ".pre_quant_scale", "ModelOpt after smoothing, which changes what a layer reads"),
     ("._weight_qdata", "", "torchao"),
     ("._data", "", "quanto"),
+    (".bitmask", ".compressed", "compressed-tensors' bitmasks of sparse weights"),
+    ("", ".quant_map", "bitsandbytes without its description"),
     ("_blocks", "", "MXFP4 without its scales"),
     ("_packed", "", "compressed-tensors in a format of its own, or without its scales"),
     (".qweight", "", "GPTQ, AWQ or the like without its scales and zeros"),
     (".qzeros", "", "GPTQ, AWQ or the like without its codes"),
 )
-"""The end of the name of packed codes, that of a tensor beside them, and the scheme."""
+"""The end of the name of packed codes, that of a tensor beside them, and the scheme. The last ones
+say little, so that what a configuration says comes first."""
 
 _READ: Final = (
     *("gptq", "awq", "fp8", "fbgemm_fp8", "bitsandbytes", "compressed-tensors", "mxfp4"),
@@ -115,26 +119,29 @@ def _scheme(
     name: str, tensor: StoredTensor, contents: Contents, scales: Mapping[str, StoredTensor]
 ) -> str | None:
     """The scheme of a tensor that no family took, if anything says one."""
-    short = tensor.dtype in _SHORT or tensor.dtype.startswith("F8")
-    if not short or tensor.size < _LEAST_A_SCALE:
+    floats = tensor.dtype.startswith("F8")
+    if not (floats or tensor.dtype in _SHORT) or tensor.size < _LEAST_A_SCALE:
         return None
+    method, file = contents.statement.method, contents.statement.file
+    matrix, unknown = len(tensor.shape) > 1, method is not None and method not in _READ
+    if matrix and unknown and not floats:
+        return f"{quote(method)}, as {file} says"
     for ending, beside, what in _NAMES:
         if name.endswith(ending) and (
-            not beside or name[: -len(ending)] + beside in contents.tensors
+            not beside or name[: len(name) - len(ending)] + beside in contents.tensors
         ):
             return what
-    if len(tensor.shape) < 2:
-        return None
     module, _, last = name.rpartition(".")
-    scale = scales.get(module) if last.startswith("weight") else None
+    if not matrix or not last.startswith("weight"):
+        return None
+    scale = scales.get(module)
     if scale is not None and scale.size * _LEAST_A_SCALE <= tensor.size:
         return f"a scheme whose scales are called {quote(scale.name.removeprefix(f'{module}.'))}"
-    method = contents.statement.method
-    if tensor.dtype not in _SHORT:
+    if last != "weight":
         return None
-    if method is not None and method not in _READ:
-        return f"{quote(method)}, as {contents.statement.file} says"
-    return "a scheme that has no scales beside its codes" if last == "weight" else None
+    if method is not None:
+        return f"{quote(method)}, as {file} says, and has no scales"
+    return None if floats else "a scheme that has no scales beside its codes"
 
 
 def _of_comfy(said: bytes) -> str | None:

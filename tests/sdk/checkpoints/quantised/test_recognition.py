@@ -214,6 +214,23 @@ REFUSED: dict[str, tuple[Tensors, dict[str, Any]]] = {
         | {"m.comfy_quant": torch.tensor(list(b'{"format": "nvfp4"}'), dtype=torch.uint8)},
         {},
     ),
+    "'bitnet', as config": (
+        {"m.weight": ints(16, 64, dtype=torch.uint8), "m.weight_scale": torch.ones(1)},
+        {"config": {"quantization_config": {"quant_method": "bitnet"}}},
+    ),
+    "SVDQuant": ({"m.qweight": ints(64, 8, dtype=torch.int8), "m.wscales": torch.ones(8)}, {}),
+    "bitmasks of sparse weights": (
+        {"m.weight.compressed": torch.ones(99), "m.weight.bitmask": ints(64, dtype=torch.uint8)},
+        {},
+    ),
+    "bitsandbytes without its description": (
+        {"m.weight": ints(64, 1, dtype=torch.uint8), "m.weight.quant_map": torch.ones(16)},
+        {},
+    ),
+    "'fp8', as config.json says, and has no scales": (
+        {"m.weight": matrix(1).to(E4M3)},
+        {"config": {"quantization_config": {"quant_method": "fp8"}}},
+    ),
     "no scales beside its codes": (
         {"m.weight": ints(64, 64, dtype=torch.int8), "n.w": torch.ones(9999, 9)},
         {},
@@ -250,6 +267,35 @@ def test_what_metadata_says(tmp_path: Path) -> None:
     save_file(tensors, path, {"_quantization_metadata": json.dumps(layers)})
     with pytest.raises(InvalidCheckpoint, match="ComfyUI as 'nvfp4'"):
         open_checkpoint(path)
+
+
+def test_stacks_of_experts_with_the_inputs_first(tmp_path: Path) -> None:
+    """ModelOpt packs them along their inputs, and their scales have a name of their own."""
+    packed, _ = quantised({"m.weight": matrix(1).numpy()}, "NVFP4")
+    (single,) = opened(tmp_path, packed).tensors
+    expected = single.part(0, single.size).reshape(64, 128).T
+    codes, scale = packed["m.weight"], packed["m.weight_scale"]
+    stack = {
+        "e.up_proj": torch.stack([codes.T, codes.T.flip(1)]),
+        "e.up_proj_weight_scale": torch.stack(
+            [scale.view(torch.uint8).T, scale.view(torch.uint8).T.flip(1)]
+        ).view(E4M3),
+        "e.up_proj_weight_scale_2": packed["m.weight_scale_2"],
+    }
+    (experts,) = opened(tmp_path, stack).tensors
+    assert ("e.up_proj", (2, 128, 64)) == (experts.name, experts.shape)
+    values = experts.part(0, experts.size).reshape(2, 128, 64)
+    assert np.array_equal(np.stack([expected, expected[:, ::-1]]), values)
+    floats = {"e.up_proj": matrix(1).to(E4M3), "e.up_proj_weight_scale": torch.tensor(2.0)}
+    (scaled,) = opened(tmp_path, floats).tensors
+    assert np.array_equal(2 * floats["e.up_proj"].float().numpy().ravel(), scaled.part(0, 8192))
+
+
+def test_what_mlx_says_comes_first(tmp_path: Path) -> None:
+    """A model that was converted by MLX keeps beside that how its original was quantised."""
+    packed, config = quantised({"m.weight": matrix(1).numpy()}, "MLX, 4 bits")
+    config["quantization_config"] = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    assert {"int4 MLX": 64 * 128} == opened(tmp_path, packed, config=config).dtypes
 
 
 @pytest.mark.parametrize("shape", [(3,), (128,), (64, 128, 1), (7, 128)])
