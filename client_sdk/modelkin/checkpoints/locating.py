@@ -16,8 +16,10 @@ from modelkin.checkpoints.repository import PIPELINE, Choice, choose, choose_fil
 
 __all__ = ["Located", "locate"]
 
-_MAX_DEPTH: Final = 8
-"""Levels of folders that are searched, of which repositories use two or three."""
+_MAX_DEPTH: Final = 64
+"""Levels of folders that are searched, of which repositories use two or three: a hub's listing has
+them all.
+"""
 _MAX_FILES: Final = 100_000
 """The most files of a folder, as of a repository on a hub."""
 

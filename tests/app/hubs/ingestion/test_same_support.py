@@ -72,6 +72,7 @@ REPOSITORIES = {
     "an overlay": overlaid(),
     "a stale index": stale(),
     "no index": unindexed(),
+    "far below": {f"{'a/' * 20}model.safetensors": OTHER},
     "one of one": {"model-00001-of-000001.safetensors": OTHER},
     "half precision": {
         "x.safetensors": safetensors({n: t.astype("f2") for n, t in random_tensors(3).items()})
