@@ -222,6 +222,8 @@ def test_what_constants_leave_nothing_of_is_open(http: httpx.Client) -> None:
         )
     )
     assert None is matrix["kappa"][0][1]
-    for method in ("similarity", "idf", "cover"):
-        asked = {"model": "base", "method": method}
-        assert http.get(space.path("donors"), params=asked).status_code in {200, 422}
+    donors = ok(http.get(space.path("donors"), params={"target": "base"}))
+    assert ([], ["table"]) == (donors["items"], donors["constant_tensors"])
+    for method in ("idf", "cover"):
+        refused = http.get(space.path("donors"), params={"target": "base", "method": method})
+        assert "no index outside the tensors that no training changed" in refused.json()["detail"]
