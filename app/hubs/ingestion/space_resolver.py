@@ -29,6 +29,7 @@ from app.tenancy.auth.records import Tenant
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from modelkin.core.matching.correspondence import MIN_PART, correspond
+from modelkin.core.matching.remedies import remedy_of
 from modelkin.errors import SpaceMismatch
 
 __all__ = [
@@ -177,11 +178,13 @@ class SpaceResolver:
         own = None if space is None else layouts.find_layout(session, space)
         if own is None or not correspond(base, own).fits:
             return None
-        differing = correspond(layout, own).difference("the model", "that space")
-        return (
-            f"its base fits space {name!r}, of which the model has too little: {differing}; a "
-            f"source whose exclude names these tensors has both in one space"
-        )
+        found = correspond(layout, own)
+        differing, remedy = found.difference("the model", "that space"), remedy_of(found)
+        said = f"its base fits space {name!r}, of which the model has too little: {differing}"
+        if remedy is None:
+            return said
+        source = "a source of another space" if remedy.of_space else "a source"
+        return f"{said}; {source} with exclude={list(remedy.patterns)} has both in one space"
 
     def find_sister(
         self, session: Reader, tenant: Tenant, main: SpaceTarget, base: Importance

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import glob
 import shlex
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from modelkin.checkpoints import Checkpoint
 from modelkin.core.layout import Layout
-from modelkin.core.matching.correspondence import (
-    MIN_PART,
-    MIN_SHARE,
-    Correspondence,
-    correspond,
-)
+from modelkin.core.matching.correspondence import MIN_SHARE, Correspondence, correspond
+from modelkin.core.matching.remedies import remedy_of
 from modelkin.errors import SpaceMismatch
 
 __all__ = ["fitted_to"]
@@ -47,37 +41,11 @@ def fitted_to(checkpoint: Checkpoint, layout: Layout, space: str) -> Checkpoint:
 
 def _remedy(found: Correspondence) -> str:
     """The option by which the file is compared with the models of the space."""
-    common = [found.source.tensors[piece.source].name for piece in found.pieces]
-    if found.share >= MIN_SHARE:
-        own = _patterns((spec.name for spec in found.beyond), common)
-        return f"leave out the tensors that are its own, {_options(own)}"
-    if found.covered >= MIN_PART * found.source.num_parameters:
-        cropped = {spec.name for pair in found.cropped for spec in pair}
-        both = (spec.name for spec in (*found.missing, *found.beyond))
-        lacking = [*cropped, *_patterns(both, common)]
-        return (
-            f"push it and models of that space to one without these tensors, --create "
-            f"{_options(sorted(lacking))}"
-        )
-    return "name a space of its own layout, which --create makes"
-
-
-def _options(patterns: list[str]) -> str:
-    shown = " ".join(f"--exclude {shlex.quote(pattern)}" for pattern in patterns[:_MAX_PATTERNS])
-    return f"{shown} and so on" if len(patterns) > _MAX_PATTERNS else shown
-
-
-def _patterns(names: Iterable[str], kept: Iterable[str]) -> list[str]:
-    """The fewest parts of names that match these names, and none of others."""
-    shared = {part for name in kept for part in _parts(name)}
-    found: dict[str, None] = {}
-    for name in names:
-        own = next((part for part in _parts(name) if part not in shared), name)
-        found[glob.escape(own) + ("" if own == name else ".*")] = None
-    return list(found)
-
-
-def _parts(name: str) -> list[str]:
-    """A name's beginnings up to each dot, the shortest first, and the name."""
-    parts = name.split(".")
-    return [".".join(parts[: at + 1]) for at in range(len(parts))]
+    remedy = remedy_of(found)
+    if remedy is None:
+        return "name a space of its own layout, which --create makes"
+    shown = [f"--exclude {shlex.quote(pattern)}" for pattern in remedy.patterns]
+    options = " ".join(shown[:_MAX_PATTERNS]) + " and so on" * (len(shown) > _MAX_PATTERNS)
+    if not remedy.of_space:
+        return f"leave out the tensors that are its own, {options}"
+    return f"push it and models of that space to one without these tensors, --create {options}"

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from modelkin.core.layout import Layout
-from modelkin.core.matching.correspondence import correspond
+from modelkin.core.matching.correspondence import Correspondence, correspond
+from modelkin.core.matching.remedies import remedy_of
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.support import Support
 from modelkin.errors import SpaceMismatch
@@ -100,19 +101,25 @@ class TensorOrder:
 
     def _require_same(self, mine: Layout) -> None:
         assert self.layout is not None
-        try:
-            correspond(mine, self.layout).require_part("it", "the space")
-        except SpaceMismatch as error:
-            left_out = mine.matching(self.exclude)
-            remedy = (
-                f"; the space leaves out {', '.join(map(repr, left_out))}: pass "
-                f"exclude={list(left_out)} to select_support"
-                if left_out
-                else ""
-            )
+        found = correspond(mine, self.layout)
+        if not found.fits:
             raise SpaceMismatch(
-                f"the tensors are not those of space {self.space!r}: {error}{remedy}"
-            ) from None
+                f"the tensors are not those of space {self.space!r}: "
+                f"{found.difference('it', 'the space')}{self._remedy(mine, found)}"
+            )
+
+    def _remedy(self, mine: Layout, found: Correspondence) -> str:
+        """What would do, in words; nothing where nothing helps."""
+        left_out = list(mine.matching(self.exclude))
+        if left_out:
+            names = ", ".join(map(repr, left_out))
+            return f"; the space leaves out {names}: pass exclude={left_out} to select_support"
+        remedy = remedy_of(found)
+        if remedy is None:
+            return ""
+        if remedy.of_space:
+            return f"; a space with exclude={list(remedy.patterns)} has this and its models"
+        return f"; pass exclude={list(remedy.patterns)} to select_support"
 
 
 def blinding_of(value: Any) -> str | None:

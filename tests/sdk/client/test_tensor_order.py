@@ -181,6 +181,18 @@ def test_a_model_that_lacks_a_tensor_has_gaps(client: Any, space: str) -> None:
     assert 1.0 == client.neighbors(space, ready, k=1)[0].similarity
 
 
+def test_the_tensors_to_leave_out_are_named(client: Any, space: str) -> None:
+    """Where a model has too little of a space, or the space too little of it."""
+    client.ensure_space(space, layout=THEIRS, importance="weight")
+    less = select_support(VALUES[:30], k=5, kind="weight", layout=MINE.without(["head"]))
+    with pytest.raises(SpaceMismatch, match=r"a space with exclude=\['head'\] has this"):
+        client.put_support(space, "less", less)
+    more = Layout.of([*SHAPES.items(), ("tower.weight", (200,))])
+    wide = select_support(np.arange(300, dtype=np.float32), k=9, kind="weight", layout=more)
+    with pytest.raises(SpaceMismatch, match=r"pass exclude=\['tower.\*'\] to select_support"):
+        client.put_support(space, "more", wide)
+
+
 def test_a_layout_is_read_once(
     wire: Any, space_json: dict[str, Any], model_json: dict[str, Any]
 ) -> None:
