@@ -52,6 +52,20 @@ class Download:
         self._received = received
         self._sha256 = hashlib.sha256()
         self._declared = file.size
+        self._version: str | None = None
+
+    @property
+    def asked(self) -> dict[bytes, bytes]:
+        """The headers that ask for what is missing, of the file that was begun.
+
+        Where no digest tells that the file is another one by now, the hub sends it whole then.
+        """
+        if not self.size:
+            return {}
+        headers = {b"Range": f"bytes={self.size}-".encode()}
+        if self._file.sha256 is None and self._version is not None:
+            headers[b"If-Range"] = self._version.encode("utf-8", "surrogatepass")
+        return headers
 
     def take(self, response: httpx.Response, target: BinaryIO) -> None:
         """Append the body of a response; start over where it holds the whole file again."""
@@ -63,6 +77,8 @@ class Download:
             raise HubProtocolError(
                 f"{self._host} sends another part of {self._file.path} than asked for"
             )
+        version = response.headers.get("ETag", "")
+        self._version = version if version.startswith('"') else None  # weak ones compare to none
         coming = response.headers.get("Content-Length", "")
         if self._declared is None and coming.isdecimal():
             self._declared = self.size + int(coming)

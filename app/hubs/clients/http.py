@@ -237,8 +237,7 @@ class HubHttpClient:
         return self._continue(url, download, target)
 
     def _continue(self, url: str, download: Download, target: BinaryIO) -> int:
-        headers = {b"Range": f"bytes={download.size}-".encode()} if download.size else {}
-        with self._answer(self._absolute(url), headers) as response:
+        with self._answer(self._absolute(url), download.asked) as response:
             download.take(response, target)
         return download.finish()
 

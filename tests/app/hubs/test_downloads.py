@@ -183,6 +183,41 @@ def test_a_download_is_whole_however_it_is_cut(
     assert data == (tmp_path / "f").read_bytes()
 
 
+def test_a_download_of_a_file_that_changes(hub: Hub, tmp_path: Path) -> None:
+    """Where the hub declares no digest, it is asked for the rest of that very file."""
+    old, new = bytes(1000), bytes(range(250)) * 4
+    asked: list[str | None] = []
+
+    def serve(request: Handler) -> bool:
+        asked.append(request.headers.get("If-Range"))
+        if len(asked) == 1:
+            request.send_response(200)
+            request.send_header("Content-Length", str(len(old)))
+            request.send_header("ETag", '"old"')
+            request.end_headers()
+            request.wfile.write(old[:500])
+            request.close_connection = True
+        elif asked[-1] is None:
+            request.say(206, new[500:], Content_Range=f"bytes 500-999/{len(new)}")
+        else:
+            request.say(200, new, ETag='"new"')
+        return True
+
+    hub.on_cdn = serve
+    with closing(
+        HubHttpClient(
+            hub.cdn,
+            Egress(Allowlist.parse("127.0.0.1")),
+            authorization=None,
+            limits=TransferLimits(checkpoint_bytes=1 << 20),
+            refusal=lambda *_: None,
+        )
+    ) as transfer:
+        transfer.download("/f", HubFile("f", len(new)), tmp_path / "f", None)
+    assert new == (tmp_path / "f").read_bytes()
+    assert [None, '"old"'] == asked
+
+
 @pytest.mark.parametrize(
     ("paths", "first"),
     [
