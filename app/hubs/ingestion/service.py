@@ -267,6 +267,7 @@ class IngestionService:
                 made, base = with_targets(finder, fetching, made, checkpoint), None
             else:
                 made, base = _with_base(fetching, made, checkpoint)
+            fetching.on_progress = partial(downloaded, what)  # both, as they are read
             selection = self._selector.select(checkpoint, base, made, fetching, progress, tables)
         progress(0, 0, "storing")
         rounding = [] if selection.rounding is None else [selection.rounding]

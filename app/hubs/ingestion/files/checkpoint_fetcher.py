@@ -122,6 +122,7 @@ class CheckpointFetcher:
     _done: int = field(default=0, init=False)
     _total: int = field(default=0, init=False)
     _checked: int = field(default=0, init=False)
+    _fetched: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self.ranged = RangedFiles(self.hub, self._block_fetched)
@@ -202,8 +203,8 @@ class CheckpointFetcher:
             self.ranged.add(folder / PurePosixPath(file.path).name, revision, file, size)
 
     def _block_fetched(self, size: int) -> None:
-        self._done += size
-        self.on_progress(self._done, self._total)
+        self._fetched += size
+        self.on_progress(self._fetched, max(self._fetched, self.ranged.size))
         self.directory.watch()
 
     def _download(

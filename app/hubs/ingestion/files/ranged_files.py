@@ -129,6 +129,11 @@ class RangedFiles:
         """The files that were added."""
         return frozenset(self._files)
 
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(ranged.size for ranged in self._files.values())
+
     def trust(self, paths: Collection[Path]) -> None:
         """Take files for compared: an earlier process has done that."""
         for path in self._files.keys() & set(paths):
