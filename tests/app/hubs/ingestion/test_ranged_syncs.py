@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.hubs.clients.http import HubHttpClient
 from app.hubs.ingestion.files import checkpoint_fetcher, ranged_files
 from app.hubs.ingestion.files.downloads import Downloads
 from app.hubs.ingestion.files.resumption import Resumption
+from app.infra.errors import HubTimeout
 from app.settings import Settings
 from modelkin.checkpoints import open_checkpoint
 from modelkin.checkpoints.one_pass import OnePass
@@ -153,6 +155,31 @@ def test_a_killed_sync_goes_on_at_its_shard(hub: Hub, app: AppHarness) -> None:
     require_same(app, dict(again.result))
     of_first = [path for path in asked if "model-00001" in path]
     assert len(of_first) <= 5  # its header, and a look into each tensor
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_time_limit_costs_no_shard(
+    hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """A sync that is stopped after a shard goes on later; one that has read none has failed."""
+    push(hub)
+    over = list[bool]()
+
+    def note(request: Handler) -> bool:
+        if f"model-0000{1 + late}" in request.path and len(over) < 12:
+            over.append(True)
+        return False
+
+    def stop(_: HubHttpClient) -> None:
+        if len(over) == 12:
+            raise HubTimeout("four hours are over")
+
+    hub.on_cdn = note
+    monkeypatch.setattr(HubHttpClient, "_require_time", stop)
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/tuned")
+    assert job.error is not None, job.result
+    expected = ("queued", "hub_unavailable") if late else ("failed", "hub_too_slow")
+    assert expected == (job.state, job.error["code"])
 
 
 def test_a_hub_without_ranges_sends_whole_files(hub: Hub, app: AppHarness) -> None:
