@@ -69,7 +69,18 @@ def _gpt_oss() -> bytes:
     return _payload({"e.up_blocks": blocks, "e.up_scales": scales}, {"config.json": said})
 
 
-ORIGINALS: Final = (*map(_original, SCHEMES), _gpt_oss())
+def _experts() -> bytes:
+    """A stack of experts as ModelOpt quantises it, packed along the inputs."""
+    said = {"quantization_config": {"quant_method": "modelopt"}}
+    tensors = {
+        "e.up": torch.ones((2, 16, 12), dtype=torch.uint8),
+        "e.up_weight_scale": torch.ones((2, 2, 12)).to(torch.float8_e4m3fn),
+        "e.up_weight_scale_2": torch.ones(()),
+    }
+    return _payload(tensors, {"config.json": said})
+
+
+ORIGINALS: Final = (*map(_original, SCHEMES), _gpt_oss(), _experts())
 
 
 def damaged(draw: random.Random, original: bytes) -> bytes:
