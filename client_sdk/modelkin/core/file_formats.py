@@ -190,7 +190,7 @@ def describe_beginning(beginning: bytes) -> str | None:
         return f"it looks like ONNX: {_PUBLISH}"
     if text := _TEXT.match(beginning):
         words = quote(text[0][:60].decode("ascii").strip())
-        return f"it is text that begins with {words}, and not a safetensors file"
+        return f"it is text that begins with {words}, and no file of weights"
     return None
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from modelkin.core.file_formats import describe_beginning
+from modelkin.core.file_formats import BEGINNING_BYTES, describe_beginning
 from modelkin.core.foreign_json import Raw, count_members, decode_json, has_control_character
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
@@ -202,9 +202,10 @@ def length_problem(size: int, beginning: bytes) -> str:
 def _load(header: bytes, where: str) -> dict[str, Raw]:
     """The names of a header, and their values, which are not decoded yet."""
     if header[:1] != b"{":
-        raise bad_checkpoint(
-            where, "its header does not begin with '{': it is not a safetensors file"
-        )
+        # The first letters of a name, as in an archive, may pass for the length of a header.
+        beginning = len(header).to_bytes(LENGTH_BYTES, "little") + header[:BEGINNING_BYTES]
+        problem = "its header does not begin with '{': it is not a safetensors file"
+        raise bad_checkpoint(where, describe_beginning(beginning) or problem)
     try:
         return decode_json(header, dict[str, Raw])
     except ValueError as error:

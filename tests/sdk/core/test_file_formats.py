@@ -33,10 +33,10 @@ def zipped(name: str) -> bytes:
     return file.getvalue()
 
 
-def tarred() -> bytes:
+def tarred(name: str = "model.safetensors") -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
-        archive.addfile(tarfile.TarInfo("model.safetensors"))
+        archive.addfile(tarfile.TarInfo(name))
     return file.getvalue()
 
 
@@ -69,6 +69,7 @@ def tarred() -> bytes:
         (bz2.compress(b"x" * 99), "a bzip2 archive"),
         (lzma.compress(b"x" * 99), "an xz archive"),
         (tarred(), "a tar archive"),
+        (tarred("./") + bytes(9999), "a tar archive"),
         (b"\x89HDF\r\n\x1a\n" + bytes(64), "an HDF5 file"),
         (npy(), "an array of NumPy"),
         (b"\x08\x07\x12\x07pytorch\x1a\x052.1.0", "it looks like ONNX"),

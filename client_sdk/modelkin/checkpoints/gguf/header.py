@@ -21,6 +21,7 @@ from modelkin.checkpoints.header import CheckpointLimits, bad_checkpoint
 from modelkin.core.file_formats import BEGINNING_BYTES, describe_beginning
 from modelkin.core.foreign_json import has_control_character
 from modelkin.core.quoting import quote
+from modelkin.core.safetensors_header import LENGTH_BYTES
 from modelkin.errors import InvalidCheckpoint
 
 __all__ = [
@@ -173,8 +174,7 @@ class _Reader:
         beginning = self._file.read(BEGINNING_BYTES)
         self._file.seek(0)
         if not beginning.startswith(MAGIC) or self._size < _SMALLEST:
-            told = None if beginning.startswith(MAGIC) else describe_beginning(beginning)
-            raise self._bad(told or f"it has {self._size} bytes and is not a GGUF file")
+            raise self._bad(self._other_format(beginning))
         self._take(len(MAGIC))
         version = self._number("I")
         if version & 0xFFFF == 0 and version:
@@ -192,6 +192,13 @@ class _Reader:
             if count > most:
                 raise self._bad(f"it declares {count} {what}, at most {most} are read here")
         return tensors, keys
+
+    def _other_format(self, beginning: bytes) -> str:
+        """What a file is that does not begin as GGUF, or is too short for it."""
+        if beginning[LENGTH_BYTES : LENGTH_BYTES + 2] == b'{"':
+            return "it is a safetensors file: its name has to end in .safetensors"
+        told = None if beginning.startswith(MAGIC) else describe_beginning(beginning)
+        return told or f"it has {self._size} bytes and is not a GGUF file"
 
     def _value(self, kind: int, key: str) -> Value | None:
         """The value of a key, passed over; None where nothing uses it."""

@@ -32,7 +32,7 @@ def test_no_safetensors(hub: Hub, app: AppHarness) -> None:
         ({"one.safetensors": GOOD, "two.safetensors": GOOD}, "several checkpoints"),
         ({"vae/model.safetensors": GOOD, "unet/model.safetensors": GOOD}, "several checkpoints"),
         ({"model-00001-of-00002.safetensors": GOOD}, "no model.safetensors.index.json"),
-        ({"model.safetensors": b"not safetensors at all"}, "not a safetensors file"),
+        ({"model.safetensors": b"not safetensors at all"}, "no file of weights"),
         ({"model.safetensors": GOOD[:-9]}, "truncated"),
         (
             {"model.safetensors": b"version https://git-lfs.github.com/spec/v1\n"},

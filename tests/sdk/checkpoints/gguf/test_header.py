@@ -90,6 +90,7 @@ def test_a_header_is_read() -> None:
 BAD = {
     "empty": (b"", "is not a GGUF file"),
     "no magic": (bytes(range(9, 99)), "is not a GGUF file"),
+    "safetensors": (b"\x40" + bytes(7) + b'{"a":', "it is a safetensors file: its name"),
     "GGML": (b"tjgg" + bytes(40), "it is a GGML file, which GGUF has replaced"),
     "a pointer": (b"version https://git-lfs.github.com/spec/v1\n", "it is a pointer of Git LFS"),
     "a page": (b"<!DOCTYPE html><html>" + bytes(40), "it is a web page"),
