@@ -22,6 +22,7 @@ _NO_MODELS: Final = frozenset({"datasets", "spaces"})
 _FILES: Final = "hf://"
 """The beginning of the address of a file, as fsspec and its users write it."""
 _MAIN: Final = "main"
+_SSH: Final = "git@hf.co:"
 _CLONED: Final = ".git"
 """The end of a repository's address where it is cloned; no name on the Hub ends so."""
 _REFS: Final = "refs"
@@ -49,7 +50,7 @@ def huggingface_reference(text: str, base: str) -> tuple[str, str | None]:
     Raises:
         HubNotFound: it is an address of another place, or of no model.
     """
-    written = text.strip()
+    written = text.strip().removeprefix(_SSH)
     path = _path(written, base)
     if path is None:
         name, pin = _split(written)

@@ -20,6 +20,7 @@ HUB, REGISTRY = "https://hub.example:8443", "http://registry.example:5000"
         ("org/base@main", ("org/base", None)),
         ("org/base/", ("org/base", None)),
         ("org/base.git", ("org/base", None)),
+        ("git@hf.co:org/base", ("org/base", None)),
         ("https://huggingface.co/org/base.git", ("org/base", None)),
         ("/", ("/", None)),
         ("hf://org/base@refs", ("org/base", "refs")),
