@@ -132,7 +132,7 @@ class Download:
 def pieces_of_range(
     response: httpx.Response, file: HubFile, begin: int, end: int, host: str
 ) -> Iterator[bytes]:
-    """Yield the bytes ``begin`` up to ``end`` of a file from a response; never more.
+    """Yield the bytes ``begin`` up to ``end`` of a file from a response, or the first ones of them.
 
     Raises:
         RangesIgnored: it is the whole file.
@@ -141,17 +141,17 @@ def pieces_of_range(
     if response.status_code != 206:
         raise RangesIgnored(f"{host} sends whole files alone, not ranges of them")
     found = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-    if found is None or found.group(1, 2) != (str(begin), str(end - 1)):
+    if found is None or found[1] != str(begin) or not begin <= int(found[2]) < end:
         raise HubProtocolError(f"{host} sends another part of {file.path} than asked for")
     if file.size is not None and found[3] not in {"*", str(file.size)}:
         raise HubProtocolError(
             f"{host} declares {file.size} bytes of {file.path}, and sends a part of {found[3]}"
         )
-    left = end - begin
+    left = int(found[2]) + 1 - begin
     for piece in response.iter_raw():
         left -= len(piece)
         if left < 0:
-            raise HubProtocolError(f"{host} sends more of {file.path} than was asked for")
+            raise HubProtocolError(f"{host} sends more of {file.path} than it says")
         yield piece
 
 

@@ -37,6 +37,8 @@ T = TypeVar("T")
 _MAX_REDIRECTS: Final = 5
 MAX_ATTEMPTS: Final = 3
 """Times that a file is begun or continued before its job is retried later."""
+_LEAST_SHARE: Final = 16
+"""A range may come in several answers, as HTTP allows; one of a smaller share is a failure."""
 _TRANSIENT: Final = {408, 416, 425, 429}
 """Transient statuses below 500; 416 says that a file ended too early."""
 _REFUSED: Final = {400, 401, 403}
@@ -197,21 +199,21 @@ class HubHttpClient:
 
     def part(self, url: str, file: HubFile, begin: int, end: int, into: Sink) -> frozenset[str]:
         """Write part of the file at ``url`` to ``into``; see :meth:`Hub.part`."""
-        done, versions = begin, set[str]()
-        for attempt in range(1, MAX_ATTEMPTS + 1):
+        done, failures, versions = begin, 0, set[str]()
+        while done < end:
             before = done
             try:
                 for piece in self._range(url, file, done, end, versions):
                     with writing(file):
                         into.write(piece)
                     done += len(piece)
-                if done < end:
+                if done < end and done - before <= (end - before) // _LEAST_SHARE:
                     raise HubUnavailable(
                         f"{self.host} sends {done - before} of {end - before} bytes of {file.path}"
                     )
-                break
             except HubUnavailable:
-                if attempt == MAX_ATTEMPTS or done == before:
+                failures += 1
+                if failures == MAX_ATTEMPTS or done == before:
                     raise
         return frozenset(versions)
 

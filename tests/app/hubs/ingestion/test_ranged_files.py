@@ -131,6 +131,23 @@ def test_a_broken_connection_goes_on_where_it_was(
     ranged.finish()
 
 
+def test_a_range_may_come_in_parts(hub: Hub, ranged: RangedFiles, tmp_path: Path) -> None:
+    """A server may send less than was asked for, if it says so; it is asked for the rest."""
+
+    def part(request: Handler) -> bool:
+        first, last = (int(n) for n in request.headers["Range"].removeprefix("bytes=").split("-"))
+        sent = DATA[first : first + max(1, (last + 1 - first) // 5)]
+        where = f"bytes {first}-{first + len(sent) - 1}/{len(DATA)}"
+        request.say(206, sent, Content_Range=where)
+        return True
+
+    hub.on_cdn = part
+    assert DATA[:100] == read(ranged, tmp_path / NAME, 0, 100)
+    hub.on_cdn = another(Content_Range=f"bytes 0-{BLOCK}/{len(DATA)}")
+    with pytest.raises(HubProtocolError, match="another part"):
+        read(ranged, tmp_path / NAME, BLOCK, 100)
+
+
 @pytest.mark.parametrize(
     ("fault", "error", "says"),
     [
