@@ -27,6 +27,7 @@ from app.search.constants import SpaceConstants
 from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import tensor_sizes
+from modelkin.core.similarity.outside import counts_inside
 from modelkin.core.similarity.tensors import TensorAgreement, agreement, shared_by_tensor
 from modelkin.errors import InvalidParameter
 from modelkin.types.tensors import SpaceTensors, TensorSummary
@@ -152,15 +153,21 @@ def _compare_pairs(
     """Return the agreement of the pairs in each tensor, and the number of compared pairs."""
     rows: list[tuple[npt.NDArray[np.int64], ...]] = []
     own: dict[int, npt.NDArray[np.int64]] = {}
+    sizes = tensor_sizes(layout).astype(np.int64)
     for i, j in deadline.until(pairs):
         for place in {i, j} - own.keys():
             own[place] = shared_by_tensor(supports[place], supports[place], layout)
-        rows.append((own[i], own[j], shared_by_tensor(supports[i], supports[j], layout)))
+        one, other, ours, theirs, covered = supports[i], supports[j], own[i], own[j], sizes
+        if one.gaps or other.gaps:
+            ours = ours - counts_inside(one, other.gaps, layout)
+            theirs = theirs - counts_inside(other, one.gaps, layout)
+            covered = sizes - (one.gaps | other.gaps).sizes_in_tensors(layout.ends)
+        rows.append((ours, theirs, shared_by_tensor(one, other, layout), covered))
     empty = np.zeros((0, len(layout.tensors)), np.int64)
-    a, b, shared = (
-        np.concatenate([empty, *(row[which][None] for row in rows)]) for which in range(3)
+    a, b, shared, covered = (
+        np.concatenate([empty, *(row[which][None] for row in rows)]) for which in range(4)
     )
-    return agreement(tensor_sizes(layout), a, b, shared), len(rows)
+    return agreement(tensor_sizes(layout), a, b, shared, covered.astype(np.float64)), len(rows)
 
 
 def _summaries(

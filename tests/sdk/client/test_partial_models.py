@@ -90,6 +90,17 @@ def test_a_revision_drifts_over_what_both_have(client: Client) -> None:
     assert 1.0 == newest.similarity_previous
 
 
+def test_a_tensor_that_some_lack_is_that_of_the_others(client: Client) -> None:
+    """Its mean similarity is over the pairs that both have it, as that of any other tensor."""
+    space = f"{SPACE}-tensors"
+    client.ensure_space(space, layout=WHOLE, importance="weight")
+    for child in range(6):
+        layout = HEADLESS if child % 2 else WHOLE
+        client.put_support(space, str(child), made(1, child, layout))
+    *_, body, head = client.spaces.tensors(space).items
+    assert body.similarity == pytest.approx(head.similarity, abs=0.1)
+
+
 def test_a_rival_without_what_was_tuned_is_not_nearer(client: Client) -> None:
     """A copy of the base without its head cannot contradict a child that has another head."""
     space, draw = f"{SPACE}-rivals", np.random.default_rng(8)

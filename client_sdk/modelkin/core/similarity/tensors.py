@@ -60,7 +60,9 @@ def shared_by_tensor(a: PackedSupport, b: PackedSupport, layout: Layout) -> Inte
     return np.diff(below, prepend=0)
 
 
-def agreement(sizes: Floats, a: Integers, b: Integers, shared: Integers) -> TensorAgreement:
+def agreement(
+    sizes: Floats, a: Integers, b: Integers, shared: Integers, covered: Floats | None = None
+) -> TensorAgreement:
     """The figures of each tensor over p pairs.
 
     What a pair has elsewhere leaves out the tensor in question, and all others in which the pair
@@ -69,11 +71,14 @@ def agreement(sizes: Floats, a: Integers, b: Integers, shared: Integers) -> Tens
 
     Args:
         sizes: n_t, shape ``(tensors,)``.
-        a: how many indices the first of each pair has in each tensor, shape ``(p, tensors)``.
+        a: how many indices the first of each pair has in each tensor, of what both cover, shape
+            ``(p, tensors)``.
         b: how many the second of each pair has, of the same shape.
         shared: how many both have, of the same shape.
+        covered: how many parameters of each tensor both cover, of the same shape; None for all.
     """
-    held, both, chance = (a + b).astype(np.float64), shared * 2.0, 2.0 * _chance(sizes, a, b)
+    held, both = (a + b).astype(np.float64), shared * 2.0
+    chance = 2.0 * _chance(sizes if covered is None else covered, a, b)
     with np.errstate(divide="ignore", invalid="ignore"):
         similarity = np.where(held > 0, both / held, np.nan)
         expected = chance / held
