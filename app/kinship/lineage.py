@@ -142,7 +142,9 @@ class LineageService:
             constant_tensors=constants.names,
         )
         sizes = _of_two_sizes(session, space, model.support_size, declared)
-        said = [decided.note, None if is_differences else sizes, _NOTES.get(space.importance.kind)]
+        if is_differences or (measured.base is not None and measured.base.covered is not None):
+            sizes = None  # of a part K is smaller by itself
+        said = [decided.note, sizes, _NOTES.get(space.importance.kind)]
         said += [_over_a_part(measured), _over_common(measured, rival)]
         said.append(_left_out(constants, unseen=_is_unseen(decided, constants)))
         said.append(LATE if constants.late else None)

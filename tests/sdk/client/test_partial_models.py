@@ -90,6 +90,17 @@ def test_a_revision_drifts_over_what_both_have(client: Client) -> None:
     assert 1.0 == newest.similarity_previous
 
 
+def test_a_part_is_not_of_another_size(client: Client) -> None:
+    """Its K is smaller by itself, and does not bound S: the summary asks for no other K."""
+    whole = made(1, 61)
+    part = Support(whole.indices[whole.indices < 12_000], 20_000, gaps=[(12_000, 20_000)])
+    client.put_support(SPACE, "f1/part", part, base_model="f1/0")
+    assert 1.25 * part.k < whole.k
+    found = client.lineage(SPACE, "f1/part")
+    assert "compared over the 60.0% of the space's parameters" in found.summary
+    assert "send both at one size" not in found.summary
+
+
 def test_a_tensor_that_some_lack_is_that_of_the_others(client: Client) -> None:
     """Its mean similarity is over the pairs that both have it, as that of any other tensor."""
     space = f"{SPACE}-tensors"
