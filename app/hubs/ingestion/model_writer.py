@@ -147,12 +147,11 @@ class IngestWriter:
         facts = difference_facts(made, prepared, selection)
         stored = [self._store(session, made, ready, facts, part.notes) for ready in prepared]
         first, result = prepared[0], stored[0]
+        session.after_commit(selection.forget)
+        space = first.placed.space
         # Of two supports of one file, that of its weights has the digests.
-        self._weights.state(
-            session, first.placed.space, made.name, selection.weights, stated_by="hub"
-        )
+        self._weights.state(session, space, made.name, selection.weights, stated_by="hub")
         if first.importance == "weight" and result.status == "created":
-            space = first.placed.space
             source_models.request_resync_of_derivatives(
                 session, made.source.id, space, made.name, made.revision.component
             )

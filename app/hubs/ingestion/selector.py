@@ -54,6 +54,7 @@ class Selection:
         weights: the digests of all weights of the checkpoint.
         rounding: a note for a difference that is mostly rounding; None for others.
         notes: remarks on their sizes, on names of tensors, and on tensors that differ.
+        forget: deletes what is kept for another attempt, once all is stored.
     """
 
     models: tuple[SelectedModel, ...]
@@ -61,6 +62,7 @@ class Selection:
     weights: Weights
     rounding: str | None = None
     notes: tuple[str, ...] = ()
+    forget: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class _Chosen:
     Attributes:
         main: the space of the layout.
         supports: the supports, each with its part.
-        resumption: the findings that are kept until the spaces are made.
+        resumption: the findings that are kept until the model is stored.
         apart: a note for a model that has another space than its base; None for others.
     """
 
@@ -178,13 +180,17 @@ class SupportSelector:
                     # Where these are the same, what was found is restored, and nothing is read.
                 models.append(SelectedModel(_importance_name(part), placed, support))
             else:
-                chosen.resumption.forget()
                 sizes = [part.size.note for part, _ in chosen.supports if part.size.note]
                 names = correspond(checkpoint.layout, chosen.main.layout).note
                 said = [note for note in (names, chosen.apart) if note is not None]
                 notes = dict.fromkeys([*_table_notes(tables), *said, *sizes])
                 return Selection(
-                    tuple(models), chosen.reason, chosen.weights, chosen.rounding, tuple(notes)
+                    tuple(models),
+                    chosen.reason,
+                    chosen.weights,
+                    chosen.rounding,
+                    tuple(notes),
+                    chosen.resumption.forget,
                 )
 
     def _choose(

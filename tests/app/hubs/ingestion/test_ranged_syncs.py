@@ -208,6 +208,41 @@ def test_a_base_of_other_bytes_has_no_differences(hub: Hub, app: AppHarness) -> 
     assert f"with the SHA-256 {digest}, what it sends" in outcome["delta"]["reason"]
 
 
+def test_a_component_that_was_read_is_not_read_again(hub: Hub, app: AppHarness) -> None:
+    """A pipeline is stored as one, and its largest component comes first: that is kept until the
+    others are read, too.
+    """
+    small = random_tensors(5, {"v.weight": (700, 256)})
+    listed: dict[str, Any] = {"_class_name": "P", "_diffusers_version": "0.35.0"}
+    listed |= {name: ["diffusers", "M"] for name in ("unet", "vae")}
+    file = "diffusion_pytorch_model.safetensors"
+    parts = {f"unet/{file}": safetensors(BASE), f"vae/{file}": safetensors(small)}
+    hub.push("org/p", {"model_index.json": json.dumps(listed).encode(), **parts})
+    asked = list[str]()
+
+    def fail_late(request: Handler) -> bool:
+        asked.append(request.path)
+        late = sum("vae" in path for path in asked) > 6
+        if late:
+            request.say(503)
+        return late
+
+    def note(request: Handler) -> bool:
+        asked.append(request.path)
+        return False
+
+    hub.on_cdn = fail_late
+    source = app.hubs.follow(hub.url)
+    assert app.hubs.sync_model(source, "org/p").result is None
+    asked.clear()
+    hub.on_cdn = note
+    again = app.hubs.sync_model(source, "org/p")
+    assert again.result is not None, again.error
+    assert weight_support(BASE) == app.hubs.support("org/p/unet")
+    assert sum("unet" in path for path in asked) <= 10  # its header, and a look into each tensor
+    assert [] == [*app.services[Settings].checkpoint_dir.rglob("*.npz")]
+
+
 def test_a_space_that_is_made_meanwhile_costs_nothing(hub: Hub, tmp_path: Path) -> None:
     """Another model of the layout comes first; what was read counts, and is not read again."""
     push(hub)
