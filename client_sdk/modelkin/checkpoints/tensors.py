@@ -31,8 +31,10 @@ STRETCH_SIZE: Final = 1 << 18
 """Values read at a time: few enough for the conversions to stay in the cache."""
 
 
-_MOST_READ_WHOLE: Final = 8 << 20
-"""Bytes of rows that are read whole where some columns are wanted: one read for many."""
+_READ_AT_ONCE: Final = 1 << 20
+_SHORT_ROW: Final = 1 << 13
+"""Bytes that are read in less time than a read of its own takes: of rows that are no longer, of
+which some columns are wanted, as many are read at once as :data:`_READ_AT_ONCE` has room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +109,24 @@ class StoredTensor:
         """
         height, pitch = rows.stop - rows.start, width * self.itemsize
         left, right = columns.start * self.itemsize, columns.stop * self.itemsize
-        whole = right - left == pitch or 1 < height * pitch <= _MOST_READ_WHOLE
-        raw = np.empty((height, pitch if whole else right - left), np.uint8)
-        at = self.begin + first * self.itemsize + rows.start * pitch + (0 if whole else left)
+        raw = np.empty((height, right - left), np.uint8)
+        at = self.begin + first * self.itemsize + rows.start * pitch
         with self.open_file(self.path) as file:
-            for piece in raw.reshape(1, -1) if whole else raw:
+            if right - left == pitch or height < 2:
+                file.seek(at + left)
+                self._read(file, raw.reshape(-1).data)
+            elif pitch > _SHORT_ROW:
+                for row in range(height):
+                    file.seek(at + row * pitch + left)
+                    self._read(file, raw[row].data)
+            else:
                 file.seek(at)
-                self._read(file, piece.data)
-                at += pitch
-        return np.ascontiguousarray(raw[:, left:right]) if whole else raw
+                whole = np.empty((min(_READ_AT_ONCE // pitch, height), pitch), np.uint8)
+                for row in range(0, height, len(whole)):
+                    some = whole[: height - row]
+                    self._read(file, some.reshape(-1).data)
+                    raw[row : row + len(some)] = some[:, left:right]
+        return raw
 
     def piece(self, name: str, offset: int, shape: tuple[int, ...]) -> StoredTensor:
         """Consecutive elements of this tensor, as one of another name and shape.

@@ -47,3 +47,22 @@ def test_parts(case: str, tmp_path: Path) -> None:
     whole, draw = tensor.part(0, tensor.size), np.random.default_rng(1)
     for begin, end in np.sort(draw.integers(0, tensor.size + 1, (8, 2))).tolist():
         assert np.array_equal(whole[begin:end], tensor.part(begin, end))
+
+
+@pytest.mark.parametrize("short_row", [0, 1 << 13])
+def test_rectangles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, short_row: int) -> None:
+    """Some columns are the same, read row by row or with what lies between them."""
+    monkeypatch.setattr("modelkin.checkpoints.tensors._SHORT_ROW", short_row)
+    monkeypatch.setattr("modelkin.checkpoints.tensors._READ_AT_ONCE", 1000)
+    matrix = np.random.default_rng(1).integers(0, 1 << 31, (40, 36), np.uint32)
+    path = tmp_path / "matrix"
+    path.write_bytes(bytes(5) + matrix.tobytes())
+    tensor = StoredTensor("m", "U32", matrix.shape, path, 5)
+    for rows, columns in (
+        ((3, 40), (5, 7)),
+        ((0, 40), (0, 36)),
+        ((9, 10), (1, 35)),
+        ((4, 4), (2, 5)),
+    ):
+        found = tensor.rectangle(36, slice(*rows), slice(*columns)).view(np.uint32)
+        assert np.array_equal(matrix[slice(*rows), slice(*columns)], found)
