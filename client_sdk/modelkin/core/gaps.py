@@ -18,6 +18,7 @@ from modelkin.core.indices import MAX_PARAMETERS, IndexArray
 from modelkin.errors import InvalidParameter, InvalidSupport
 
 __all__ = [
+    "BLOCK_WORDS",
     "MAX_RANGES",
     "NO_GAPS",
     "Gaps",
@@ -34,7 +35,7 @@ MAX_RANGES: Final = 1 << 16
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 
-_BLOCK_WORDS = 1 << 18
+BLOCK_WORDS: Final = 1 << 18
 """Words of a bitmap that are read at a time."""
 
 
@@ -211,8 +212,8 @@ def indices_between(indices: IndexArray, begin: int, end: int) -> IndexArray:
 def words_between(words: npt.NDArray[Any], begin: int, end: int) -> Iterator[Words]:
     """The words of a range of a bitmap, some at a time, without the bits outside it."""
     at, last = begin >> 6, (end - 1) >> 6
-    for first in range(at, last + 1, _BLOCK_WORDS):
-        after = min(last + 1, first + _BLOCK_WORDS)
+    for first in range(at, last + 1, BLOCK_WORDS):
+        after = min(last + 1, first + BLOCK_WORDS)
         block = words[first:after].astype(np.uint64)
         block[0] &= _mask(begin, end, first)
         block[-1] &= _mask(begin, end, after - 1)
@@ -226,8 +227,8 @@ def bits_before(words: npt.NDArray[Any], places: Integers) -> Integers:
         places: ascending, shape ``(n,)``.
     """
     at, found, total = places >> 6, np.zeros(len(places), np.int64), 0
-    for first in range(int(at[0]), int(at[-1]) + 1, _BLOCK_WORDS):
-        block = words[first : min(first + _BLOCK_WORDS, int(at[-1]) + 1)].astype(np.uint64)
+    for first in range(int(at[0]), int(at[-1]) + 1, BLOCK_WORDS):
+        block = words[first : min(first + BLOCK_WORDS, int(at[-1]) + 1)].astype(np.uint64)
         sums = np.concatenate([[0], np.cumsum(np.bitwise_count(block), dtype=np.int64)])
         low, high = np.searchsorted(at, [first, first + len(block)])
         inside = at[low:high] - first

@@ -153,7 +153,7 @@ def test_indices_of_many_ranges_are_counted_at_once(
     k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lists and bitmaps count those of each range, up to the last parameter, as one by one."""
-    monkeypatch.setattr("modelkin.core.gaps._BLOCK_WORDS", 7)
+    monkeypatch.setattr("modelkin.core.gaps.BLOCK_WORDS", 7)
     packed, draw = PackedSupport.pack(draw_whole(k)), np.random.default_rng(5)
     indices = packed.unpack().indices
     for count in (1, 63, 700):
