@@ -47,7 +47,6 @@ ADAPTER_FILES: Final = (_WEIGHTS, "pytorch_lora_weights.safetensors")
 """The names that PEFT and diffusers give to the files of adapters."""
 _METADATA: Final = "lora_adapter_metadata"
 """Where diffusers writes the configurations of all components into a header."""
-_COMPONENTS: Final = ("text_encoder_2", "text_encoder_3", "text_encoder", "transformer", "unet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +130,24 @@ class Adapter(Checkpoint):
         Raises:
             SpaceMismatch: the base lacks a tensor, or has another shape; names the first.
         """
-        held = {}
+        held: dict[str, StoredTensor] = {}
         for tensor in base.tensors:
             module, dot, last = tensor.name.rpartition(".")
-            held[flat_name(module_of(module).name + dot + last)] = tensor
+            held[_key(module_of(module).name + dot + last)] = tensor
         return tuple(_target_in(held, tensor, self, base) for tensor in self.tensors)
+
+
+def _key(name: str) -> str:
+    """A tensor's name in which all spellings agree, also those of CLIP's text encoders."""
+    return flat_name(name).replace("text_model_", "")
 
 
 def _target_in(
     held: Mapping[str, StoredTensor], target: StoredTensor, adapter: Adapter, base: Checkpoint
 ) -> StoredTensor:
-    """The tensor that is a target of an adapter, among a base's by their names without dots."""
+    """The tensor that is a target of an adapter, among a base's by their keys."""
     inner = target.name.removeprefix(f"{component_of(target.name)}.")
-    found = held.get(flat_name(target.name)) or held.get(flat_name(inner))
+    found = held.get(_key(target.name)) or held.get(_key(inner))
     if found is None:
         raise SpaceMismatch(
             f"the adapter {adapter.name} targets {quote(target.name)}, which its base "
@@ -192,9 +196,9 @@ def targets_of(
     configs = _configs(source, named, configured)
     for name, tensor in named.items():
         part = parts[name]
-        if tensor.dtype not in FLOATS and not (
-            part is not None and part.algorithm is None and tensor.dtype in INTEGERS
-        ):
+        if part is None:  # refused by its name, below
+            continue
+        if tensor.dtype not in FLOATS and (part.algorithm or tensor.dtype not in INTEGERS):
             raise bad_checkpoint(
                 source.name,
                 f"tensor {quote(tensor.name)} is {tensor.dtype}: factors are floats, save the "
@@ -236,7 +240,7 @@ def _configs(source: Path, named: Mapping[str, StoredTensor], configured: bool) 
     if (configured or source.name == _WEIGHTS) and beside.is_file():
         with beside.open("rb") as file:
             return {"": AdapterConfig.from_json(file.read(MAX_CONFIG_BYTES + 1))}
-    own = _configs_in(source) if configured else {}
+    own = _configs_in(source)
     if not own and (needs_config(named) or source.name == _WEIGHTS):
         raise bad_checkpoint(
             source.name,
@@ -260,7 +264,7 @@ def _configs_in(source: Path) -> Configs:
         raise bad_checkpoint(where, f"it is no object of JSON: {error}") from None
     found: dict[str, dict[str, Any]] = {}
     for name, value in fields.items():
-        component = next((c for c in _COMPONENTS if name.startswith(f"{c}.")), "")
+        component = component_of(name) or ""
         found.setdefault(component, {})[name.removeprefix(f"{component}.")] = value
     return {name: AdapterConfig.of(fields, where) for name, fields in found.items()}
 

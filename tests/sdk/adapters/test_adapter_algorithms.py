@@ -77,7 +77,7 @@ def test_kohyas_adapter_is_the_differences_of_its_base(tmp_path: Path) -> None:
     assert isinstance(adapter, Adapter)
     assert ("delta", "LoRA") == (adapter.kind, adapter.algorithm)
     assert [
-        ("text_encoder.text_model.encoder.layers.0.mlp.fc1.weight", (12, 8)),
+        ("text_encoder.encoder.layers.0.mlp.fc1.weight", (12, 8)),
         ("unet.mid_block.attentions.0.transformer_blocks.0.attn1.to_q.weight", (24, 16)),
         ("unet.mid_block.resnets.0.conv1.weight", (7, 45)),
     ] == [(tensor.name, tensor.shape) for tensor in adapter.layout.tensors]

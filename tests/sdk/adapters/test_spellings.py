@@ -41,8 +41,11 @@ FLAT = "down_blocks_1_attentions_0_transformer_blocks_0_attn1"
             ],
         ),
         (
-            "text_encoder.text_model.encoder.layers.0.self_attn.q_proj",
+            "text_encoder.encoder.layers.0.self_attn.q_proj",
             [
+                "text_encoder.encoder.layers.0.self_attn.q_proj.lora_A.weight",
+                "base_model.model.text_encoder.text_model.encoder.layers.0.self_attn.q_proj.lora_A."
+                "weight",
                 "lora_te_text_model_encoder_layers_0_self_attn_q_proj.lora_down.weight",
                 "lora_te1_text_model_encoder_layers_0_self_attn_q_proj.alpha",
                 "text_encoder.text_model.encoder.layers.0.self_attn.to_q_lora.down.weight",
@@ -53,7 +56,7 @@ FLAT = "down_blocks_1_attentions_0_transformer_blocks_0_attn1"
             ],
         ),
         (
-            "text_encoder_2.text_model.encoder.layers.31.mlp.fc1",
+            "text_encoder_2.encoder.layers.31.mlp.fc1",
             ["lora_te2_text_model_encoder_layers_31_mlp_fc1.lora_up.weight"],
         ),
         (
@@ -85,6 +88,17 @@ FLAT = "down_blocks_1_attentions_0_transformer_blocks_0_attn1"
                 "lora_transformer_transformer_blocks_0_attn_add_k_proj.lora_down.weight",
             ],
         ),
+        (
+            "transformer.single_transformer_blocks.0.attn.to_q",
+            [
+                "transformer.single_transformer_blocks.0.attn.to_q.lora_A.weight",
+                "single_transformer_blocks.0.attn.to_q.lora_down.weight",
+                "lycoris_single_transformer_blocks_0_attn_to_q.lokr_w1",
+                "base_model.model.single_transformer_blocks.0.attn.to_q.lora_A.weight",
+            ],
+        ),
+        ("transformer_2.blocks.0.attn2.to_k", ["transformer_2.blocks.0.attn2.to_k.lora_A.weight"]),
+        ("encoder.layers.0.mlp.fc1", ["lycoris_encoder_layers_0_mlp_fc1.hada_w1_a"]),
         (  # no word list has the names of all networks: these stay without dots, both of them
             "unet.double_blocks_0_img_attn_qkv",
             [
@@ -133,6 +147,11 @@ def test_components_are_told_by_files_of_pipelines_alone() -> None:
         ("x.lora_mid.weight", True),
         ("layers.0.lora_a", True),
         ("x.boft_R", True),
+        ("lora_unet_conv_in.diff", True),  # LyCORIS' differences of whole tensors
+        ("lora_te1_text_model_final_layer_norm.w_norm", True),
+        ("lycoris_layers_0_q_proj.a1.weight", True),
+        ("double_blocks.0.processor.proj_lora1.down.weight", True),
+        ("lora_controlnet", True),
         ("x.ia3_l", True),
         ("lora_unet_down_blocks_0.a1.weight", True),  # of GLoRA
         ("lycoris_layers_0_q_proj.diff", True),

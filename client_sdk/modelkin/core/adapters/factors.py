@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from modelkin.core.adapters.config import AdapterConfig
 from modelkin.core.adapters.names import ALPHA, Algorithm, PartName, part_of, reason_against
 from modelkin.core.adapters.products import HadamardUpdate, KroneckerUpdate, Rows
-from modelkin.core.adapters.spellings import Module
+from modelkin.core.adapters.spellings import Module, component_of_blocks
 from modelkin.core.adapters.updates import (
     MAX_KEPT,
     Factor,
@@ -124,27 +124,39 @@ def adapter_updates(
 
 def _targets(factors: Mapping[str, Factor], where: str) -> list[_Target]:
     """The factors by target and role."""
-    named: dict[str, dict[str, _Part]] = {}
-    first: PartName | None = None
+    parts = []
     for name, factor in factors.items():
-        part = part_of(name)
-        if part is None:
+        read = part_of(name)
+        if read is None:
             raise _no_factor(where, name)
-        if part.role != ALPHA:
-            first = first or part
-            if part.adapter != first.adapter:
-                raise InvalidCheckpoint(
-                    f"{where}: it holds several adapters, {quote(name)} is of another: save one "
-                    f"alone"
-                )
-        held = named.setdefault(part.module.name, {})
-        if part.role in held:
-            what = "alphas" if part.role == ALPHA else f"factors {part.role}"
-            raise InvalidCheckpoint(f"{where}: {quote(part.module.name)} has two {what}: {_SAVE}")
-        held[part.role] = _Part(part, factor)
-    if first is None:
-        raise InvalidCheckpoint(f"{where}: it holds no factors lora_A and lora_B: {_SAVE}")
+        parts.append(_Part(read, factor))
+    _require_one_adapter(factors, parts, where)
+    component = component_of_blocks(part.name.module for part in parts)
+    named: dict[str, dict[str, _Part]] = {}
+    for part in parts:
+        module, role = part.name.module.within(component), part.name.role
+        held = named.setdefault(module.name, {})
+        if role in held:
+            what = "alphas" if role == ALPHA else f"factors {role}"
+            raise InvalidCheckpoint(f"{where}: {quote(module.name)} has two {what}: {_SAVE}")
+        held[role] = part
     return [_target(name, parts, where) for name, parts in named.items()]
+
+
+def _require_one_adapter(names: Iterable[str], parts: Iterable[_Part], where: str) -> None:
+    """Require factors, all of one adapter."""
+    adapters = [
+        (n, part.name.adapter)
+        for n, part in zip(names, parts, strict=True)
+        if part.name.role != ALPHA
+    ]
+    if not adapters:
+        raise InvalidCheckpoint(f"{where}: it holds no factors lora_A and lora_B: {_SAVE}")
+    for name, adapter in adapters:
+        if adapter != adapters[0][1]:
+            raise InvalidCheckpoint(
+                f"{where}: it holds several adapters, {quote(name)} is of another: save one alone"
+            )
 
 
 def _target(name: str, parts: dict[str, _Part], where: str) -> _Target:
@@ -156,7 +168,7 @@ def _target(name: str, parts: dict[str, _Part], where: str) -> _Target:
         raise InvalidCheckpoint(f"{where}: {quote(name)} has {what}: {_SAVE}")
     [algorithm] = algorithms
     assert algorithm is not None
-    of = next(iter(parts.values())).name.module
+    of = next(iter(parts.values())).name.module._replace(name=name)
     target = _Target(of, algorithm, parts, None if alpha is None else alpha.factor, where)
     for part in parts.values():
         if 0 in part.factor.shape:
@@ -251,6 +263,12 @@ def _hadamard(target: _Target, config: AdapterConfig | None) -> HadamardUpdate:
 
 def _kronecker(target: _Target, config: AdapterConfig | None) -> KroneckerUpdate:
     first, second = _whole_or_product(target, "w1"), _whole_or_product(target, "w2")
+    if config is not None and len(second.left.shape) == 3:
+        raise target.bad(
+            f"has lokr_w2 of shape {list(second.left.shape)}, a kernel of one dimension, which "
+            f"PEFT does not multiply as LoKr says: merge the adapter into its base "
+            f"(merge_and_unload) and give the merged model with its base"
+        )
     scale = _scale(target, config, second.rank if first.rank is None else first.rank)
     update = KroneckerUpdate(target.tensor, first, second, scale)
     _require_kept(target, 1, second.shape[1])

@@ -34,7 +34,7 @@ _ANY: Final = re.compile(
     r"|hada_[wt]|lokr_[wt]|dora_scale|boft_[RrSs]|oft_(?:blocks|diag|[RrSs]$|[RrSs]\.)|ia3_l"
     r"|vera_lambda_|hra_u|fourierft_|randlora_|vblora_|gralora_|delora_|tinylora_|waveft_)"
     r"|[._]lora\d?\.(?:down|up)\."
-    r"|^(?:module\.)?(?:lora_(?:unet|transformer|prior|te[123]?)|lycoris)_"
+    r"|^(?:module\.)?(?:lora_(?:unet|transformer|prior|te[123]?)|lycoris)_|^lora_controlnet$"
 )
 """What is in the name of a tensor of an adapter, and of no tensor of a model."""
 
@@ -48,13 +48,17 @@ _OTHERS: Final = {
     "lokr_t": "it is a core of a Tucker decomposition (LoKr with use_tucker, use_effective_conv2d)",
     "oft_": "it is of OFT, which multiplies the base's weights",
     "ia3_l": "it is of IA3, which multiplies the base's weights",
+    "lora_controlnet": "it is a Control-LoRA, whose factors lie beside whole tensors",
+    ".base_layer.": "it is a tensor of the base, a copy of which PEFT saves with embeddings "
+    "(save_embedding_layers=False leaves it out)",
     ".lora_a": "it is a factor as mlx-lm names it, which has no configuration of PEFT",
     ".lora_b": "it is a factor as mlx-lm names it, which has no configuration of PEFT",
     "_lora1.": "it is a factor as XLabs names it, of layers that are fused",
     "_lora2.": "it is a factor as XLabs names it, of layers that are fused",
     ".on_input": "it is of IA3, which multiplies the base's weights",
     ".a1.": "it is a factor of GLoRA, which multiplies the base's weights",
-    ".diff": "it is a difference of a whole tensor, as LyCORIS saves it beside factors",
+    ".b1.": "it is a factor of GLoRA, which multiplies the base's weights",
+    ".diff": "it is a difference of a whole tensor, as LyCORIS saves it",
 }
 """What tensors that are no factors are, by a part of their names."""
 

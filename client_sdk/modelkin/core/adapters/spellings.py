@@ -11,19 +11,20 @@ Source: diffusers, ``loaders/lora_conversion_utils.py``, for the numbers of bloc
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from modelkin.core.matching.names import WRAPPERS
 
-__all__ = ["Module", "component_of", "flat_name", "module_of"]
+__all__ = ["Module", "component_of", "component_of_blocks", "flat_name", "module_of"]
 
 _PEFT: Final = "base_model.model."
 _OUTER: Final = re.compile(r"(?:module\.|base_model\.model\.)+")
 """What DataParallel and PEFT put before names."""
 
 _COMPONENTS: Final = {
-    **{f"{name}.": name for name in ("unet", "transformer", "prior")},
+    **{f"{name}.": name for name in ("unet", "prior")},
+    **{f"{name}.": name for name in ("transformer", "transformer_2", "transformer_ref")},
     **{f"{name}.": name for name in ("text_encoder", "text_encoder_2", "text_encoder_3")},
     "model.diffusion_model.": "unet",
     "diffusion_model.": "unet",
@@ -43,8 +44,16 @@ _FLAT_COMPONENTS: Final = {
 """The same of names without dots."""
 _NATIVE: Final = ("model.diffusion_model.", "diffusion_model.")
 """What stands before the names that a model has in its authors' code."""
-_UNET_BLOCKS: Final = ("down_blocks.", "mid_block.", "up_blocks.")
-"""How the modules of diffusers' UNets begin, and those of no other network."""
+_BLOCKS: Final = {
+    **{f"{name}.": "unet" for name in ("down_blocks", "mid_block", "up_blocks")},
+    **{f"{name}.": "transformer" for name in ("transformer_blocks", "single_transformer_blocks")},
+}
+"""How the blocks of diffusers' UNets and transformers begin, where nothing stands before them."""
+_OF_LYCORIS: Final = "lycoris_"
+"""What LyCORIS puts before names without dots, whichever network it trains."""
+
+_OF_CLIP: Final = "text_model."
+"""What the names of CLIP's text encoders begin with, except in version 5 of transformers."""
 
 _NO_COMPONENT: Final = "transformer.h."
 """How the blocks of GPT-2 and its like begin."""
@@ -110,6 +119,12 @@ class Module(NamedTuple):
     component: str | None
     inner: str
 
+    def within(self, component: str | None) -> Module:
+        """The module by its name in a pipeline, of this component if its name tells none."""
+        if component is None or component_of(self.name) is not None:
+            return self
+        return self._replace(name=f"{component}.{self.name}")
+
 
 def module_of(spelled: str) -> Module:
     """The module of this name in a file, without the name of the factor behind it."""
@@ -117,22 +132,34 @@ def module_of(spelled: str) -> Module:
     outer = _OUTER.match(bare)
     name = bare[outer.end() :] if outer else bare
     of_peft = outer is not None and _PEFT in outer[0]
+    if name.startswith(_OF_LYCORIS) and "." not in name:
+        rest = name.removeprefix(_OF_LYCORIS)
+        name = _with_dots(rest) or rest
     flat = next((p for p in _FLAT_COMPONENTS if name.startswith(p) and "." not in name), None)
     if flat is not None:
-        rest, component = name.removeprefix(flat), _FLAT_COMPONENTS[flat]
-        return Module(f"{component}.{_as_in_diffusers(_with_dots(rest) or rest)}", component, rest)
-    if name.startswith(_UNET_BLOCKS):
-        return Module(f"unet.{name}", None if of_peft else "unet", name)
+        component, rest = _FLAT_COMPONENTS[flat], name.removeprefix(flat)
+        return Module(_in_pipeline(component, _with_dots(rest) or rest), component, rest)
+    if block := _component_of_block(name):
+        return Module(f"{block}.{name}", None if of_peft else block, name)
     prefix = next((p for p in _COMPONENTS if name.startswith(p)), None)
     if prefix is None or name.startswith(_NO_COMPONENT):
         return Module(name, None, name)
-    rest, component = name.removeprefix(prefix), _COMPONENTS[prefix]
+    component, rest = _COMPONENTS[prefix], name.removeprefix(prefix)
     if of_peft:
-        return Module(f"{component}.{_as_in_diffusers(rest)}", None, name)
+        return Module(_in_pipeline(component, rest), None, name)
     inner = rest
     if prefix in _NATIVE:  # kohya's names of the same modules have no dots
         rest = rest if _with_dots(flat_name(rest)) == rest else flat_name(rest)
-    return Module(f"{component}.{_as_in_diffusers(rest)}", component, inner)
+    return Module(_in_pipeline(component, rest), component, inner)
+
+
+def component_of_blocks(modules: Iterable[Module]) -> str | None:
+    """The component whose blocks are among these modules; None for none, or for several.
+
+    Modules whose names tell no component, such as ``proj_out``, are of this one, too.
+    """
+    found = {_component_of_block(module.inner) for module in modules} - {None}
+    return found.pop() if len(found) == 1 else None
 
 
 def component_of(name: str) -> str | None:
@@ -144,6 +171,18 @@ def component_of(name: str) -> str | None:
 def flat_name(name: str) -> str:
     """A name without its dots, in which all spellings of a module agree."""
     return name.replace(".", "_")
+
+
+def _component_of_block(name: str) -> str | None:
+    """The component that a name begins a block of, without a prefix."""
+    return next((_BLOCKS[begin] for begin in _BLOCKS if name.startswith(begin)), None)
+
+
+def _in_pipeline(component: str, name: str) -> str:
+    """A module of a component by the name that all spellings share."""
+    if component.startswith("text_encoder"):
+        return f"{component}.{name.removeprefix(_OF_CLIP)}"
+    return f"{component}.{_as_in_diffusers(name)}"
 
 
 def _without_wrappers(name: str) -> str:
@@ -174,7 +213,7 @@ def _as_in_diffusers(name: str) -> str:
     if found := _IN_THE_MIDDLE.fullmatch(name):
         return f"mid_block.{_MIDDLE[found[1]]}.{_RESNET.get(found[2], found[2])}"
     if found := _NUMBERED.fullmatch(name):
-        return _BLOCKS[found[1]](int(found[2]), found[3], found[4])
+        return _RENUMBERED[found[1]](int(found[2]), found[3], found[4])
     return name
 
 
@@ -194,7 +233,7 @@ def _up(number: int, inner: str, rest: str) -> str:
     return f"up_blocks.{block}.{kind}.{layer}.{_RESNET.get(rest, rest)}"
 
 
-_BLOCKS: Final[dict[str, Callable[[int, str, str], str]]] = {
+_RENUMBERED: Final[dict[str, Callable[[int, str, str], str]]] = {
     "input_blocks": _down,
     "output_blocks": _up,
 }
