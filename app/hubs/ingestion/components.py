@@ -6,7 +6,7 @@ same component of the repository's base.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -16,6 +16,7 @@ from app.hubs.ingestion.bases import Base
 from app.hubs.ingestion.files.checkpoint_fetcher import revision_label
 from app.hubs.ingestion.files.checkpoint_files import choose
 from app.hubs.ingestion.files.downloads import Downloads
+from modelkin.checkpoints.candidates import is_weights
 from modelkin.checkpoints.indexes import read_pipeline
 from modelkin.checkpoints.repository import components, unread_components
 from modelkin.errors import InvalidCheckpoint, ModelkinError
@@ -70,7 +71,8 @@ def parts_of(hub: Hub, revision: HubRevision, downloads: Downloads) -> Parts:
     unread = unread_components(chosen.choice, listed, chosen.revision)
     refused = {name: InvalidCheckpoint(f"{where}: {why}") for name, why in unread.items()}
     parts.sort(key=_size, reverse=True)
-    return Parts(tuple(parts), chosen.choice.notes, refused)
+    notes = (*chosen.choice.notes, *_unlisted(parent, listed, chosen.revision))
+    return Parts(tuple(parts), notes, refused)
 
 
 def base_of_part(base: Base, part: HubRevision) -> Base:
@@ -107,6 +109,19 @@ def component_of(revision: HubRevision, parent: PurePosixPath, name: str) -> Hub
     folder = f"{parent / name}/"
     files = tuple(file for file in revision.files if file.path.startswith(folder))
     return replace(revision, files=files, component=name)
+
+
+def _unlisted(
+    parent: PurePosixPath, listed: Collection[str], files: Iterable[str]
+) -> tuple[str, ...]:
+    """The note on folders with weights that a pipeline's list does not name; none without them."""
+    folders = {path.parent for path in map(PurePosixPath, files) if is_weights(path.name)}
+    aside = sorted(
+        f"{f.name}/" for f in folders if f.parent == parent != f and f.name not in listed
+    )
+    if not aside:
+        return ()
+    return (f"its list names no class for these folders, which are left aside: {', '.join(aside)}",)
 
 
 def _size(part: HubRevision) -> int:

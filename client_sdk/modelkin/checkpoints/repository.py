@@ -42,14 +42,15 @@ __all__ = [
 PIPELINE: Final = "model_index.json"
 """The file that lists the components of a diffusers pipeline."""
 
-_DEFAULTS: Final = ("model", "diffusion_pytorch_model")
-"""The names that transformers and diffusers open without being asked for another."""
+_DEFAULTS: Final = ("model", "diffusion_pytorch_model", "adapter_model", "pytorch_lora_weights")
+"""The names that transformers, diffusers and PEFT open without being asked for another."""
 _ADAPTER: Final = "adapter_model.safetensors"
 _VARIANT: Final = re.compile(
-    r"(.+?)[._-](?:(?:fp|bf|f|int|nf|q)[0-9]+\w*|[0-9]bit|(?:non|no)[_-]ema\w*|ema\w*)",
+    r"(.+?)[._-](?:(?:fp|bf|f|int|nf|q)[0-9]+\w*|[0-9]bit|(?:non|no)[_-]ema\w*|ema\w*"
+    r"|(?:step)?[0-9]{6,8})",
     re.IGNORECASE,
 )
-"""A variant's name, after that of the plain weights beside it."""
+"""A variant's name, after that of the plain weights beside it; kohya's numbers of epochs, too."""
 _OTHER_FORM: Final = ("consolidated", "original")
 """The names of a file, or a folder, with the same weights in the form of their maker's own code."""
 _NUMBER: Final = re.compile(r"(?<![A-Za-z0-9])[0-9]+")

@@ -40,6 +40,9 @@ def shards(total: int, *, stem: str = "model", digits: str = "05/05", first: int
         (["pytorch_model.bin", "m/adapter_model.safetensors"], "m/adapter_model.safetensors"),
         (["a.safetensors", "._a.safetensors", f"._{INDEX}", "__MACOSX/._b.safetensors"], None),
         (["a.gguf", "._a.gguf"], None),
+        (["pytorch_lora_weights.safetensors", "a.safetensors", "a_emb.safetensors"], None),
+        (["adapter_model.safetensors", "extra.safetensors"], None),
+        (["a.safetensors", "a-000002.safetensors", "a-step00000500.safetensors"], None),
     ],
 )
 def test_the_file_to_open(files: list[str], first: str | None) -> None:

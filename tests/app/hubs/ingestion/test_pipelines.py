@@ -97,6 +97,7 @@ def test_each_component_is_a_model(hub: Hub, app: AppHarness, tmp_path: Path) ->
         expected = digest_by_shell(tmp_path / name, folder)
         assert expected == app.hubs.support(f"org/a/{name}", space).digest
     assert "all_in_one.safetensors' beside them is left aside" in result["notes"][0]
+    assert "which are left aside: safety_checker/, vae_1_0/" in result["notes"][1]
     [note] = result["components"]["unet"]["notes"]
     assert "'diffusion_pytorch_model.fp16.safetensors' beside it left aside" in note
     page = app.http.get(f"/jobs/{job.id}").text
