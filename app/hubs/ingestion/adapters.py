@@ -7,6 +7,7 @@ read if it is available, to compare names and shapes.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
@@ -21,10 +22,11 @@ from app.hubs.ingestion.stored_models import Held
 from app.hubs.service import OpenSource
 from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.checkpoints.adapters import ADAPTER_FILES
-from modelkin.checkpoints.candidates import SUFFIX
+from modelkin.checkpoints.candidates import SUFFIX, is_weights
 from modelkin.core.adapters import component_of as pipeline_component
 from modelkin.core.adapters import has_factors
-from modelkin.errors import InvalidParameter, SpaceMismatch
+from modelkin.core.quoting import quote
+from modelkin.errors import InvalidCheckpoint, InvalidParameter, SpaceMismatch
 
 __all__ = ["adapter_base_of", "is_adapter", "with_targets"]
 
@@ -119,20 +121,40 @@ def with_targets(
 def _outline(fetching: CheckpointFetcher, revision: HubRevision, adapter: Adapter) -> Checkpoint:
     """The base from its headers; of a pipeline the components that an adapter changes.
 
-    Raises: as :meth:`CheckpointFetcher.outline`.
+    Raises:
+        InvalidCheckpoint: a pipeline has no such component, or the base is damaged.
+        HubNotFound, HubForbidden, HubUnavailable, HubProtocolError: the hub refuses a header.
     """
-    choice = choose(revision.files, revision_label(revision)).choice
-    changed = sorted({part for t in adapter.tensors if (part := pipeline_component(t.name))})
-    if choice.kind != "pipeline" or not changed:
+    label = revision_label(revision)
+    choice = choose(revision.files, label).choice
+    if choice.kind != "pipeline":
         return fetching.outline(revision, "outline")
     parent = PurePosixPath(choice.first).parent
-    outlines = {
-        part: fetching.outline(component_of(revision, parent, part), f"outline-{part}")
-        for part in changed
-    }
+    paths = [PurePosixPath(file.path) for file in revision.files]
+    inside = [path for path in paths if path.parent.parent == parent != path.parent]
+    held = sorted({path.parent.name for path in inside if is_weights(path.name)})
+
+    def outline(part: str) -> Checkpoint:
+        return fetching.outline(component_of(revision, parent, part), f"outline-{part}")
+
+    changed = {part for tensor in adapter.tensors if (part := pipeline_component(tensor.name))}
+    if not changed:
+        return _that_fits(adapter, map(outline, held), label)
+    for part in sorted(changed.difference(held)):
+        raise InvalidCheckpoint(f"{label} has no {quote(part)}, which the adapter changes")
+    outlines = {part: outline(part) for part in sorted(changed)}
     tensors = tuple(
         replace(tensor, name=f"{part}.{tensor.name}")
-        for part, outline in outlines.items()
-        for tensor in outline.tensors
+        for part, found in outlines.items()
+        for tensor in found.tensors
     )
-    return replace(outlines[changed[0]], tensors=tensors)
+    return replace(outlines[min(changed)], tensors=tensors)
+
+
+def _that_fits(adapter: Adapter, components: Iterable[Checkpoint], label: str) -> Checkpoint:
+    """The first component that has all targets of an adapter, whose names tell none."""
+    for component in components:
+        with suppress(SpaceMismatch):
+            adapter.targets_in(component)
+            return component
+    raise InvalidCheckpoint(f"{label} is a pipeline, and no component of it has all targets")

@@ -314,29 +314,6 @@ def test_a_kohya_file_is_known_by_its_header(hub: Hub, app: AppHarness) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", [(24, 16), (24, 17)])
-def test_a_pipeline_is_a_base_by_its_components(
-    hub: Hub, app: AppHarness, shape: tuple[int, int]
-) -> None:
-    """Those that the adapter changes have its targets, or the job says which one does not fit."""
-    inner = DOTTED.removeprefix("unet.")
-    pipeline = {
-        "model_index.json": b'{"unet": ["diffusers", "UNet2DConditionModel"]}',
-        "unet/diffusion_pytorch_model.safetensors": safetensors(
-            random_tensors(1, {f"{inner}.weight": shape})
-        ),
-        "vae/diffusion_pytorch_model.safetensors": safetensors(random_tensors(2)),
-    }
-    hub.push("org/base", pipeline)
-    hub.push("org/lora", {"a.safetensors": kohya(0)}, card=CARD)
-    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/lora")
-    assert job.result is not None, job.error
-    refused = [note for note in job.result["notes"] if "not compared with a base" in note]
-    assert (shape == (24, 16)) == (refused == [])
-    assert all("to_q.weight' with shape [24, 16], its base" in note for note in refused)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pushed", "detail"),
     [
