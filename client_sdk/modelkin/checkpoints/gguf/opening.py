@@ -21,6 +21,9 @@ __all__ = ["read_gguf", "tensors_of"]
 
 _ROPE: Final = re.compile(r"(?:.*\.)?rope_(?:freqs|factors_long|factors_short)\.weight")
 """Tables that the converters compute from a configuration: no training changes them."""
+_QUERIES: Final = re.compile(r"blk\.([0-9]{1,9})\.attn_(q|k|qkv)\.(?:weight|bias)")
+_LEAST_HALF: Final = 8
+"""Rows of half a head, of which real ones have 16 and more: single rows are slow to read."""
 _MAX_TENSORS: Final = 1 << 17
 """Tensors of a checkpoint, where each expert has its own."""
 _NO_WEIGHTS: Final = {
@@ -183,12 +186,9 @@ def _tensor(entry: GgufEntry, name: str | None, path: Path, model: _Model) -> St
     )
 
 
-_BLOCK: Final = re.compile(r"blk\.([0-9]{1,9})\.attn_(q|k|qkv)\.(?:weight|bias)")
-
-
 def _order(entry: GgufEntry, model: _Model) -> RowOrder | None:
     """The order of the rows of q and k, or of a fused q, k and v; None for any others."""
-    found = _BLOCK.fullmatch(entry.name)
+    found = _QUERIES.fullmatch(entry.name)
     form = model.form
     if found is None or not entry.shape or not (form.grouped if found[2] == "qkv" else form.rotary):
         return None
@@ -203,10 +203,6 @@ def _order(entry: GgufEntry, model: _Model) -> RowOrder | None:
     if form.grouped:
         return RowOrder((heads, 3, rows // parts), (1, 0, 2))
     return RowOrder((heads, 2, rows // parts), (0, 2, 1))
-
-
-_LEAST_HALF: Final = 8
-"""Rows of half a head, of which real ones have 16 and more: single rows are slow to read."""
 
 
 def _remarks(model: _Model, kept: list[str], tables: list[str]) -> Iterator[str]:
