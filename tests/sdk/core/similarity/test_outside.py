@@ -42,7 +42,7 @@ def test_overlaps_outside_gaps_are_those_of_sets(
     gaps = Gaps.of(some) | Gaps.of(more)
     forms = [PackedSupport.pack(Support.from_indices(sorted(s), M)) for s in (one, other)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gaps_module, "_BLOCK_WORDS", block)
+        patch.setattr(gaps_module, "BLOCK_WORDS", block)
         found = overlap_outside(forms[0], forms[1], gaps, LAYOUT)
         counts = [counts_outside(form, gaps, LAYOUT).tolist() for form in forms]
     begins = [0, *LAYOUT.ends.tolist()]
