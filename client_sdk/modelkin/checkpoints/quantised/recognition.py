@@ -37,6 +37,7 @@ _FAMILIES: Final[tuple[Callable[[Contents], None], ...]] = (
     compressed.find,
     fours.find,
     scaled.find,
+    unread.find_rotated,
     unread.find,
 )
 """Each takes its tensors, by their names, types and sizes; later ones see what is left."""

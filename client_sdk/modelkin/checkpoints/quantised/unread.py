@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from modelkin.checkpoints.dtypes import FLOATS
-from modelkin.checkpoints.quantised.contents import Contents, refuse
+from modelkin.checkpoints.quantised.contents import Contents, Found, refuse
 from modelkin.checkpoints.quantised.matrices import E8M0, INTEGERS
 from modelkin.checkpoints.quantised.tensor import QuantisedTensor
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.foreign_json import decode_json
 from modelkin.core.quoting import quote
 
-__all__ = ["find", "find_comfy"]
+__all__ = ["find", "find_comfy", "find_rotated"]
 
 _NAMES: Final = (
     (".W_q", "", "HQQ"),
@@ -84,6 +84,19 @@ def find_comfy(contents: Contents) -> None:
         form = contents.layers(codes.path).get(stem) if in_blocks else None
         if form is not None:
             _take_comfy(contents, stem, codes, form)
+
+
+def find_rotated(contents: Contents) -> None:
+    """Refuse what others took, if its values were rotated before they were rounded.
+
+    The rotations of compressed-tensors leave nothing of the original's largest values in place.
+    """
+    said = contents.statement.fields.get("transform_config")
+    if isinstance(said, dict) and said.get("config_groups"):
+        for name, found in contents.found.items():
+            what = "compressed-tensors after rotations (transform_config)"
+            make = _refusal(found.parts[0], what)
+            contents.found[name] = Found(name, found.parts, make)
 
 
 def _take_comfy(contents: Contents, stem: str, codes: StoredTensor, form: bytes) -> None:

@@ -218,6 +218,10 @@ REFUSED: dict[str, tuple[Tensors, dict[str, Any]]] = {
         {"m.weight": ints(16, 64, dtype=torch.uint8), "m.weight_scale": torch.ones(1)},
         {"config": {"quantization_config": {"quant_method": "bitnet"}}},
     ),
+    "compressed-tensors after rotations": (
+        quantised({"m.weight": matrix(1).numpy()}, "compressed-tensors, 4 bits")[0],
+        {"config": {"quantization_config": {"transform_config": {"config_groups": {"R1": {}}}}}},
+    ),
     "SVDQuant": ({"m.qweight": ints(64, 8, dtype=torch.int8), "m.wscales": torch.ones(8)}, {}),
     "bitmasks of sparse weights": (
         {"m.weight.compressed": torch.ones(99), "m.weight.bitmask": ints(64, dtype=torch.uint8)},
