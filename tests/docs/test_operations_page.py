@@ -78,7 +78,7 @@ def test_the_memory_budgets_add_up() -> None:
         settings.max_inflight_body_bytes,
         settings.max_inflight_body_bytes // 4,
         settings.support_cache_bytes,
-        8 * settings.max_ingested_indices * settings.job_concurrency // 2,
+        36 * settings.max_ingested_indices * settings.job_concurrency // 2,
     ]
     assert [budget / (1 << 30) for budget in budgets] == stated
     assert f"with the defaults they add up to {sum(stated):g} GiB" in section

@@ -69,6 +69,7 @@ GRAPH = {
             "standard_error": 0.02,
             "expected": 0.5,
             "kappa": 0.5,
+            "covered": None,
         }
     ],
 }
