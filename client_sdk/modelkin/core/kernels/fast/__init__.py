@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.fast import blinding as fast_blinding
 from modelkin.core.kernels.fast import holdings as fast_holdings
+from modelkin.core.kernels.fast import lines as fast_lines
 from modelkin.core.kernels.fast import minhash as fast_minhash
 from modelkin.core.kernels.fast import octaves as fast_octaves
 from modelkin.core.kernels.fast import pairs as fast_pairs
@@ -25,6 +26,7 @@ from modelkin.core.kernels.fast import selection as fast_selection
 from modelkin.core.kernels.fast import shards as fast_shards
 from modelkin.core.kernels.fast.blinding import permute
 from modelkin.core.kernels.fast.holdings import column_counts, set_bits, weighted_sums
+from modelkin.core.kernels.fast.lines import add_squares, line_keys, transposed
 from modelkin.core.kernels.fast.minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.fast.octaves import probe_octaves, shared_octaves
 from modelkin.core.kernels.fast.pairs import keep_nearest, match_table
@@ -61,6 +63,7 @@ from modelkin.core.kernels.loops import (
 )
 
 __all__ = [
+    "add_squares",
     "and_count",
     "and_count_rows",
     "and_count_table",
@@ -84,6 +87,7 @@ __all__ = [
     "keep_nearest",
     "least_hash_indices",
     "least_preimages",
+    "line_keys",
     "match_counts",
     "match_counts_at",
     "match_table",
@@ -100,6 +104,7 @@ __all__ = [
     "set_bits",
     "shared_octaves",
     "take_one_in",
+    "transposed",
     "warm",
     "weighted_sums",
 ]
@@ -338,6 +343,7 @@ def _warm() -> None:
     and_count_table(words.reshape(1, 1), words.reshape(1, 1))
     fast_blinding.warm()
     fast_holdings.warm()
+    fast_lines.warm()
     fast_minhash.warm()
     fast_octaves.warm()
     fast_pairs.warm()

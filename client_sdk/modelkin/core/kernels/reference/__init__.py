@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.reference.blinding import permute
 from modelkin.core.kernels.reference.holdings import column_counts, set_bits, weighted_sums
+from modelkin.core.kernels.reference.lines import add_squares, line_keys, transposed
 from modelkin.core.kernels.reference.minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.reference.octaves import probe_octaves, shared_octaves
 from modelkin.core.kernels.reference.pairs import keep_nearest, match_table
@@ -36,6 +37,7 @@ from modelkin.core.kernels.reference.search import (
 from modelkin.core.kernels.reference.shards import collect, deal, draw, take_one_in
 
 __all__ = [
+    "add_squares",
     "and_count",
     "and_count_rows",
     "and_count_table",
@@ -59,6 +61,7 @@ __all__ = [
     "keep_nearest",
     "least_hash_indices",
     "least_preimages",
+    "line_keys",
     "match_counts",
     "match_counts_at",
     "match_table",
@@ -75,6 +78,7 @@ __all__ = [
     "set_bits",
     "shared_octaves",
     "take_one_in",
+    "transposed",
     "warm",
     "weighted_sums",
 ]

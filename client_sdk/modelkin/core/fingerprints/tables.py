@@ -1,0 +1,86 @@
+"""Tables that no training made: sinusoids, transforms, filters, and matrices of few values.
+
+Two strangers may hold the same one, and their lines would be equal without any common origin. What
+such tables have in common is order: neighbours are alike, or few frequencies hold all of a line.
+Trained matrices have neither, since their places can be exchanged; only learned positions and some
+kernels have, and these are left out as well.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.fingerprints.lines import size_of_set
+
+__all__ = ["has_few_values", "is_structured"]
+
+_SAMPLED: Final = 64
+"""Lines of each direction that are looked at, at equal distances."""
+_MOST_ORDER: Final = 0.6
+"""Trained matrices of nine files have .33 at most; tables have .69 to 1."""
+
+
+def is_structured(matrix: npt.NDArray[np.float32]) -> bool:
+    """Whether neighbours of a matrix are alike, or few frequencies hold the power of its lines.
+
+    Args:
+        matrix: finite, shape ``(rows, columns)``.
+    """
+    return any(
+        _neighbours(lines) > _MOST_ORDER or _strongest_frequencies(lines) > _MOST_ORDER
+        for lines in map(_centred, _sampled(matrix))
+    )
+
+
+def has_few_values(matrix: npt.NDArray[np.float32]) -> bool:
+    """Whether so many magnitudes of most lines are equal that the largest cannot be told apart.
+
+    So ternary weights and one-hot tables have no keys. Their places differ once they are scaled,
+    and then ties would be broken by the scales alone.
+
+    Args:
+        matrix: finite, shape ``(rows, columns)``.
+    """
+    return any(_is_tied(np.abs(lines)) for lines in _sampled(matrix))
+
+
+def _sampled(matrix: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    rows, columns = (
+        np.linspace(0, side - 1, min(side, _SAMPLED)).astype(np.int64) for side in matrix.shape
+    )
+    return matrix[rows], matrix[:, columns].T
+
+
+def _centred(lines: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    wide = lines.astype(np.float64)
+    centred: npt.NDArray[np.float64] = wide - wide.mean(axis=1, keepdims=True)
+    return centred
+
+
+def _neighbours(centred: npt.NDArray[np.float64]) -> float:
+    """The correlation of adjacent values."""
+    variance = float(np.square(centred).mean())
+    return float((centred[:, :-1] * centred[:, 1:]).mean()) / variance if variance else 0.0
+
+
+def _strongest_frequencies(centred: npt.NDArray[np.float64]) -> float:
+    """The share of the power of the median line that its strongest 2% of the frequencies hold."""
+    power = np.square(np.abs(np.fft.rfft(centred, axis=1)))[:, 1:]
+    total = power.sum(axis=1)
+    if not total.all():
+        power, total = power[total > 0], total[total > 0]
+    if not total.size:
+        return 0.0
+    count = max(2, power.shape[1] // 50)
+    strongest = np.partition(power, power.shape[1] - count, axis=1)[:, -count:].sum(axis=1)
+    return float(np.median(strongest / total))
+
+
+def _is_tied(magnitudes: npt.NDArray[np.float32]) -> bool:
+    size = size_of_set(magnitudes.shape[1])
+    at = magnitudes.shape[1] - size
+    least = np.partition(magnitudes, at, axis=1)[:, at, np.newaxis]
+    return bool(np.median(np.count_nonzero(magnitudes >= least, axis=1)) > 2 * size)

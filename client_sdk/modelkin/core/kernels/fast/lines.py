@@ -1,0 +1,181 @@
+"""The loops of ``reference.lines``, compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.kernels.loops import compile_loop, read_only, scratch
+
+Floats = npt.NDArray[np.float32]
+Words = npt.NDArray[np.uint64]
+
+
+def add_squares(values: Floats, columns: Words, rows: Words) -> None:
+    _add_squares(read_only(values).view(np.uint32), columns, rows)
+
+
+@compile_loop
+def _add_squares(bits: Any, columns: Any, rows: Any) -> None:
+    m, n = bits.shape
+    own = np.zeros(17, np.uint64)
+    for i in range(m):
+        own[:] = 0
+        for begin in range(0, n, 256):
+            for j in range(begin, min(begin + 256, n)):
+                exponent = np.int64(bits[i, j] >> np.uint32(23)) & 255
+                if exponent == 0:
+                    continue
+                mantissa = (np.int64(bits[i, j]) & 0x7FFFFF | 0x800000) + 0x800 >> 12
+                term = np.uint64(mantissa * mantissa << 2 * (exponent & 15))
+                own[exponent >> 4] += term
+                columns[exponent >> 4, j] += term
+            for window in range(16):
+                own[window + 1] += own[window] >> np.uint64(32)
+                own[window] &= np.uint64(0xFFFFFFFF)
+        for window in range(17):
+            rows[window, i] += own[window]
+        if i % 256 == 255 or i == m - 1:
+            _carry(columns)
+    _carry(rows)
+
+
+@compile_loop
+def _carry(sums: Any) -> None:
+    for window in range(16):
+        for j in range(sums.shape[1]):
+            sums[window + 1, j] += sums[window, j] >> np.uint64(32)
+            sums[window, j] &= np.uint64(0xFFFFFFFF)
+
+
+def transposed(values: Floats, begin: int, end: int) -> Floats:
+    lines = np.empty((end - begin, len(values)), np.float32)
+    _transpose(read_only(values), begin, lines)
+    return lines
+
+
+@compile_loop
+def _transpose(values: Any, begin: int, lines: Any) -> None:
+    m = values.shape[0]
+    for top in range(0, m, 16):
+        for left in range(0, lines.shape[0], 16):
+            for j in range(left, min(left + 16, lines.shape[0])):
+                for i in range(top, min(top + 16, m)):
+                    lines[j, i] = values[i, begin + j]
+
+
+def line_keys(
+    lines: Floats, scales: Floats, hashes: npt.NDArray[np.uint32], size: int, members: int
+) -> tuple[Words, npt.NDArray[np.bool_]]:
+    keys, has = np.zeros(len(lines), np.uint64), np.zeros(len(lines), np.bool_)
+    room = lines.shape[1]
+    _line_keys(
+        read_only(lines),
+        read_only(scales),
+        read_only(hashes),
+        size,
+        members,
+        scratch(room, np.float32),
+        scratch(room, np.float32),
+        scratch(room, np.uint32),
+        keys,
+        has,
+    )
+    return keys, has
+
+
+@compile_loop
+def _line_keys(
+    lines: Any,
+    scales: Any,
+    hashes: Any,
+    size: int,
+    members: int,
+    found: Any,
+    order: Any,
+    places: Any,
+    keys: Any,
+    has: Any,
+) -> None:
+    # Lines of a matrix are alike once they are scaled: what the last one needed is a good guess of
+    # the least magnitude in a set. A guess decides the time that a line takes, and no result.
+    m, n = lines.shape
+    first = np.empty(members, np.uint32)
+    guess = np.float32(0)
+    for i in range(m):
+        count = _above(lines[i], scales, guess, found, places)
+        if count < size:
+            count = _above(lines[i], scales, np.float32(0), found, places)
+        for j in range(count):
+            order[j] = found[j]
+        least = _nth_largest(order, count, size)
+        guess = np.float32(0.9) * least
+        held = 0
+        first[:] = np.uint32(0xFFFFFFFF)
+        for j in range(count):
+            if found[j] >= least:
+                held += 1
+                rank = hashes[places[j]]
+                for k in range(members):
+                    if rank < first[k]:
+                        first[k], rank = rank, first[k]
+        if least > 0 and held <= 2 * size:
+            key = np.uint64(n)
+            for k in range(members):
+                key = _mixed(key * np.uint64(0x9E3779B97F4A7C15) + np.uint64(first[k]))
+            keys[i], has[i] = key, True
+
+
+@compile_loop
+def _above(line: Any, scales: Any, least: Any, found: Any, places: Any) -> Any:
+    """Gather the scaled magnitudes that are not below a bound, and their places."""
+    count = 0
+    for j in range(line.size):
+        magnitude = np.float32(abs(line[j]) * scales[j])
+        if magnitude >= least:
+            found[count] = magnitude
+            places[count] = j
+            count += 1
+    return count
+
+
+@compile_loop
+def _nth_largest(values: Any, count: int, n: int) -> Any:
+    """The n-th largest of the first values, which change places: Hoare's selection."""
+    low, high, wanted = 0, count - 1, n - 1
+    while low < high:
+        pivot = values[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while values[i] > pivot:
+                i += 1
+            while values[j] < pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if wanted <= j:
+            high = j
+        elif wanted >= i:
+            low = i
+        else:
+            break
+    return values[wanted]
+
+
+@compile_loop
+def _mixed(x: Any) -> Any:
+    x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
+    x = (x ^ (x >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
+    return x ^ (x >> np.uint64(33))
+
+
+def warm() -> None:
+    """Compile every loop of this module for all its types."""
+    values, sums = np.ones((8, 8), np.float32), np.zeros((17, 8), np.uint64)
+    add_squares(values, sums, sums.copy())
+    transposed(values, 0, 8)
+    line_keys(values, values[0], np.arange(8, dtype=np.uint32), 4, 2)
