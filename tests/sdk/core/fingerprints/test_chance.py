@@ -63,7 +63,7 @@ def test_strangers_share_as_many_keys_as_expected() -> None:
         np.random.default_rng(seed).standard_normal((lines, 128), np.float32) for seed in (1, 2)
     )
     keys = [line_keys(matrix)[0].keys for matrix in (first, second)]
-    common = np.intersect1d(*keys).size
+    common = np.intersect1d(keys[0], keys[1]).size
     expected = expected_keys({128: lines, 5: 9}, {128: lines, 7: 9}, 1)
     assert expected > 30
     assert abs(common - expected) < 4 * math.sqrt(expected)

@@ -99,13 +99,13 @@ def test_a_key_is_of_the_first_members_of_the_walk() -> None:
     matrix = random_matrix(90, 130)
     scales = PlaceScales(*matrix.shape)
     scales.add(0, matrix)
-    (a,), (b,) = (part.tolist() for part in permutations("affine32", 1, 1))
+    factor, offset = (int(part[0]) for part in permutations("affine32", 1, 1))
 
     def rank(place: int) -> int:
         x = place
         x = (x ^ x >> 16) * 0x85EBCA6B % 2**32
         x = (x ^ x >> 13) * 0xC2B2AE35 % 2**32
-        return (a * (x ^ x >> 16) + b) % 2**32
+        return (factor * (x ^ x >> 16) + offset) % 2**32
 
     def mixed(x: int) -> int:
         x = (x ^ x >> 33) * 0xFF51AFD7ED558CCD % 2**64
