@@ -1,0 +1,240 @@
+"""The fingerprint of a checkpoint: a sample of the keys of its lines, with the tensor of each.
+
+The sample has the keys below ``2^64 / scale``. So fingerprints of two models hold the same part of
+their common keys, and one of a finer scale holds that of each coarser one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.fingerprints.lines import Keys, line_keys, matrices
+from modelkin.core.fingerprints.tables import has_few_values, is_structured
+from modelkin.errors import InvalidImportance, InvalidParameter
+
+__all__ = [
+    "MAX_KEYS_A_TENSOR",
+    "MIN_KEYS",
+    "Fingerprint",
+    "FingerprintMaker",
+    "LinesOfTensor",
+    "NotComparable",
+]
+
+MIN_KEYS: Final = 4096
+"""The keys that a fingerprint may have, whatever the number of its tensors."""
+MAX_KEYS_A_TENSOR: Final = 32
+"""The keys that it may have for each of its tensors, where these are more."""
+_MOST_REPEATED: Final = 8
+"""How often a tensor may repeat a line, as with experts of one origin; beyond, it has no key."""
+
+
+class NotComparable(Enum):
+    """Why a tensor has no lines to compare."""
+
+    SHORT = "short"
+    """It is a vector, or a side is below 64."""
+    STRUCTURED = "structured"
+    """It is a table that no training made, see ``tables``."""
+    FEW_VALUES = "few_values"
+    """Its largest magnitudes are equal, as those of ternary weights."""
+    NO_KEYS = "no_keys"
+    """No line has a set: all are constant, or repeated too often."""
+
+
+@dataclass(frozen=True)
+class LinesOfTensor:
+    """What a fingerprint knows of a tensor.
+
+    Attributes:
+        names: its name, and those of equal tensors of the checkpoint, such as a tied head.
+        shape: as it is stored.
+        lines: the distinct keys of each length, before the sample is taken.
+        reason: why there are none; None for tensors that are compared.
+    """
+
+    names: tuple[str, ...]
+    shape: tuple[int, ...]
+    lines: Mapping[int, int]
+    reason: NotComparable | None = None
+
+    @property
+    def name(self) -> str:
+        """The first of its names."""
+        return self.names[0]
+
+    @property
+    def size(self) -> int:
+        """The number of its parameters."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Fingerprint:
+    """The sampled keys of a checkpoint's lines.
+
+    Attributes:
+        scale: a power of two; of the distinct keys one in so many is kept.
+        tensors: all tensors, also those that are not compared.
+        lines: the distinct keys of each length in the whole checkpoint, before the sample.
+        keys: ascending; a key is repeated for each tensor that has it, shape ``(n,)``.
+        owners: the number of the tensor of each key, ascending among equal keys, shape ``(n,)``.
+    """
+
+    scale: int
+    tensors: tuple[LinesOfTensor, ...]
+    lines: Mapping[int, int]
+    keys: npt.NDArray[np.uint64]
+    owners: npt.NDArray[np.uint32]
+
+    def at(self, scale: int) -> Fingerprint:
+        """The fingerprint of a coarser scale, or of the same.
+
+        Raises:
+            InvalidParameter: the scale is finer, or no power of two.
+        """
+        if scale < self.scale or scale & (scale - 1):
+            raise InvalidParameter(
+                f"scale must be a power of two of at least {self.scale}, not {scale}", field="scale"
+            )
+        end = _end(self.keys, scale)
+        return replace(self, scale=scale, keys=self.keys[:end], owners=self.owners[:end])
+
+    @cached_property
+    def distinct(self) -> npt.NDArray[np.uint64]:
+        """Its keys, each once, ascending."""
+        return np.unique(self.keys)
+
+
+class FingerprintMaker:
+    """A fingerprint in the making: takes tensors one after the other, in any order.
+
+    The order decides the numbers of the tensors, and no key.
+    """
+
+    def __init__(self) -> None:
+        self._tensors: list[LinesOfTensor] = []
+        self._keys: list[npt.NDArray[np.uint64]] = []
+        self._by_length: dict[int, list[npt.NDArray[np.uint64]]] = {}
+        self._numbers: dict[bytes, int] = {}
+
+    def add(self, name: str, values: npt.NDArray[Any]) -> None:
+        """Take a tensor.
+
+        Args:
+            name: as the checkpoint has it.
+            values: floats of any shape.
+
+        Raises:
+            InvalidImportance: a value is NaN or infinite.
+        """
+        found, reason = _lines_of(name, values)
+        if not found:
+            self._tensors.append(LinesOfTensor((name,), values.shape, {}, reason))
+            self._keys.append(np.zeros(0, np.uint64))
+            return
+        identity = _identity(values.shape, found)
+        number = self._numbers.setdefault(identity, len(self._tensors))
+        if number < len(self._tensors):
+            same = self._tensors[number]
+            self._tensors[number] = replace(same, names=(*same.names, name))
+            return
+        lines = {length: keys.size for length, keys in found.items()}
+        self._tensors.append(LinesOfTensor((name,), values.shape, lines))
+        self._keys.append(np.unique(np.concatenate(list(found.values()))))
+        for length, keys in found.items():
+            self._by_length.setdefault(length, []).append(keys)
+
+    def finish(self, scale: int | None = None) -> Fingerprint:
+        """The fingerprint of all tensors that were added.
+
+        Args:
+            scale: a power of two; by default the least that leaves 4,096 keys at most, or 32 a
+                tensor where these are more.
+
+        Raises:
+            InvalidParameter: the scale is no power of two.
+        """
+        owners = [np.full(keys.size, i, np.uint32) for i, keys in enumerate(self._keys)]
+        keys = np.concatenate([np.zeros(0, np.uint64), *self._keys])
+        order = np.argsort(keys, kind="stable")  # so owners ascend among equal keys
+        lines = {
+            length: int(np.unique(np.concatenate(parts)).size)
+            for length, parts in sorted(self._by_length.items())
+        }
+        whole = Fingerprint(
+            1,
+            tuple(self._tensors),
+            lines,
+            keys[order],
+            np.concatenate([np.zeros(0, np.uint32), *owners])[order],
+        )
+        return whole.at(_default_scale(whole) if scale is None else scale)
+
+
+def _default_scale(whole: Fingerprint) -> int:
+    most = max(MIN_KEYS, MAX_KEYS_A_TENSOR * len(whole.tensors))
+    scale = 1
+    while _end(whole.keys, scale) > most:
+        scale *= 2
+    return scale
+
+
+def _end(keys: npt.NDArray[np.uint64], scale: int) -> int:
+    """How many of ascending keys a scale keeps."""
+    return int(np.searchsorted(keys, np.uint64((2**64 - 1) // scale), "right"))
+
+
+def _lines_of(
+    name: str, values: npt.NDArray[Any]
+) -> tuple[dict[int, npt.NDArray[np.uint64]], NotComparable | None]:
+    """The distinct keys of a tensor by the length of their lines, or why there are none."""
+    rows, columns, reason = list[Keys](), list[Keys](), NotComparable.SHORT
+    sides = (0, 0)
+    for matrix in matrices(values):
+        floats = np.ascontiguousarray(matrix, np.float32)
+        if not np.isfinite(floats).all():
+            raise InvalidImportance(
+                f"tensor {name!r} has values that are NaN or infinite: leave it out, or mend it",
+                field=name,
+            )
+        sides = floats.shape
+        if is_structured(floats):
+            reason = NotComparable.STRUCTURED
+        elif has_few_values(floats):
+            reason = NotComparable.FEW_VALUES
+        else:
+            reason = NotComparable.NO_KEYS
+            of_rows, of_columns = line_keys(floats)
+            rows.append(of_rows)
+            columns.append(of_columns)
+    found = dict[int, npt.NDArray[np.uint64]]()
+    for length, parts in ((sides[1], rows), (sides[0], columns)):
+        kept = _not_repeated(parts)
+        if kept.size:
+            before = found.get(length, kept[:0])
+            found[length] = np.union1d(before, kept)
+    return found, None if found else reason
+
+
+def _not_repeated(parts: list[Keys]) -> npt.NDArray[np.uint64]:
+    """One of each key of a tensor, but for those of lines that it repeats many times."""
+    keys = np.concatenate([np.zeros(0, np.uint64), *(part.keys[part.has] for part in parts)])
+    distinct, counts = np.unique(keys, return_counts=True)
+    return distinct[counts <= _MOST_REPEATED]
+
+
+def _identity(shape: tuple[int, ...], found: Mapping[int, npt.NDArray[np.uint64]]) -> bytes:
+    digest = hashlib.blake2b(repr(shape).encode(), digest_size=16)
+    for length, keys in found.items():
+        digest.update(length.to_bytes(8, "little") + keys.tobytes())
+    return digest.digest()

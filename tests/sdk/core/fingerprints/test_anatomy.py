@@ -1,0 +1,156 @@
+"""Where the tensors of a checkpoint come from: shares as measured, and none at a wrong place."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from modelkin.core.fingerprints.anatomy import Anatomy, anatomy
+from modelkin.core.fingerprints.fingerprint import Fingerprint
+from tests.sdk.core.fingerprints.planted import DERIVED, Tensors, fingerprint, model
+
+SHARES = {
+    "renamed": 1.0,
+    "transposed": 1.0,
+    "flipped": 1.0,
+    "more tokens": 0.95,
+    "fewer tokens": 0.97,
+    "fused": 0.73,
+    "permuted units": 0.88,
+    "permuted stream": 0.37,
+    "up-scaled": 1.0,
+    "experts": 1.0,
+    "8 bits": 0.87,
+    "noise .05": 0.62,
+    "noise .2": 0.16,
+    "noise .5": 0.02,
+}
+COPIES = {"renamed", "transposed", "flipped", "up-scaled", "experts"}
+UP_SCALED = ["0", "1", "2", "1", "2", "3"]
+
+
+@pytest.fixture(scope="module")
+def base() -> Tensors:
+    return model(0)
+
+
+@pytest.fixture(scope="module")
+def hub(base: Tensors) -> dict[str, Fingerprint]:
+    return {"base": fingerprint(base), "stranger": fingerprint(model(1))}
+
+
+def is_right(name: str, source: str, how: str) -> bool:
+    """Whether a tensor of the base is the one that a derived one was made of."""
+    place = re.fullmatch(r"(?:blk\.)?layers\.(\d)\.(?:experts\.)?(\w+)", name)
+    if place is None:
+        return name.removeprefix("blk.") == source
+    layer = UP_SCALED[int(place[1])] if how == "up-scaled" else place[1]
+    kinds = "qkv" if place[2] == "qkv" else (place[2],)
+    return source in {f"layers.{layer}.{kind}" for kind in kinds}
+
+
+def wrong_sources(found: Anatomy, how: str) -> list[tuple[str, str]]:
+    best = [(each.tensor.name, each.sources[0]) for each in found.tensors if each.sources]
+    return [
+        (name, source.tensor.name)
+        for name, source in best
+        if source.model != "base" or not is_right(name, source.tensor.name, how)
+    ]
+
+
+@pytest.mark.parametrize("how", SHARES)
+def test_a_derived_model_has_the_lines_of_its_base(
+    base: Tensors, hub: dict[str, Fingerprint], how: str
+) -> None:
+    """As many as were measured on trained models, each tensor from its own place, and no others."""
+    found = anatomy(fingerprint(DERIVED[how](base)), hub)
+    [parent] = found.parents
+    assert ("base", "copy" if how in COPIES else "derived") == (parent.model, parent.verdict)
+    assert SHARES[how] == pytest.approx(parent.share_of_lines, abs=0.05)
+    assert parent.share_of_parameters == pytest.approx(parent.share_of_lines, abs=0.05)
+    assert parent.log10_p < -100
+    assert [] == wrong_sources(found, how)
+    compared = [each for each in found.tensors if each.tensor.reason is None]
+    assert how == "noise .5" or all(each.sources for each in compared)
+
+
+@pytest.mark.parametrize("how", [how for how in SHARES if how != "noise .5"])
+def test_a_sample_finds_the_same(base: Tensors, hub: dict[str, Fingerprint], how: str) -> None:
+    """One key in eight: the shares stay, and no tensor comes from another place."""
+    found = anatomy(fingerprint(DERIVED[how](base), 8), hub)
+    [parent] = found.parents
+    assert SHARES[how] == pytest.approx(parent.share_of_lines, abs=0.06)
+    assert ([], 8) == (wrong_sources(found, how), found.scale)
+
+
+def test_strangers_have_no_parents(base: Tensors, hub: dict[str, Fingerprint]) -> None:
+    """Nor has a base under noise of its own size."""
+    for tensors in (model(7), DERIVED["noise 1"](base)):
+        found = anatomy(fingerprint(tensors), hub)
+        assert () == found.parents
+        assert not any(each.sources for each in found.tensors)
+
+
+def test_layers_of_two_models_are_told_apart(base: Tensors, hub: dict[str, Fingerprint]) -> None:
+    """Each tensor has its own model; the parents are both, by what each adds."""
+    other = model(1)
+    late = ("layers.2", "layers.3")
+    found = anatomy(fingerprint({k: (other if k.startswith(late) else base)[k] for k in base}), hub)
+    assert ["base", "stranger"] == [parent.model for parent in found.parents]
+    assert pytest.approx(1) == sum(parent.added for parent in found.parents)
+    for each in found.tensors:
+        if each.sources:
+            expected = "stranger" if each.tensor.name.startswith(late) else "base"
+            assert (expected, each.tensor.name) == (
+                each.sources[0].model,
+                each.sources[0].tensor.name,
+            )
+
+
+def test_a_relative_of_a_parent_adds_nothing(base: Tensors, hub: dict[str, Fingerprint]) -> None:
+    """It is named behind the parent."""
+    relative = fingerprint(DERIVED["noise .2"](base))
+    found = anatomy(fingerprint(DERIVED["8 bits"](base)), {"relative": relative} | hub)
+    assert ["base", "relative"] == [parent.model for parent in found.parents]
+    assert found.parents[1].added < 0.05 < found.parents[1].share_of_lines
+
+
+@pytest.mark.parametrize(("taken", "lines"), [("layers.1.up", 384), ("embed", 600)])
+def test_one_matrix_of_another_model_makes_no_derivative(
+    base: Tensors, hub: dict[str, Fingerprint], taken: str, lines: int
+) -> None:
+    """It is reused, under whatever name, and the answer names it."""
+    forged = model(7)
+    forged["padding"] = base[taken][:lines] * np.float32(1e-6)
+    [parent] = anatomy(fingerprint(forged), hub).parents
+    assert ("reuses", ("padding",)) == (parent.verdict, parent.tensors)
+
+
+def test_rows_of_another_model_are_few_parameters(
+    base: Tensors, hub: dict[str, Fingerprint]
+) -> None:
+    """A tensor counts by the share of its lines, never as a whole."""
+    forged = model(7)
+    own = np.random.default_rng(8).standard_normal((500, 128)) * base["embed"].std(axis=0)
+    forged["embed"] = np.concatenate([own.astype(np.float32), base["embed"][:100]])
+    [parent] = anatomy(fingerprint(forged), hub).parents
+    assert "reuses" == parent.verdict
+    assert parent.share_of_parameters < 0.05
+
+
+def test_a_part_is_no_copy(base: Tensors, hub: dict[str, Fingerprint]) -> None:
+    """All lines of the checkpoint are found, and not all of the model."""
+    [parent] = anatomy(
+        fingerprint({k: v for k, v in base.items() if k.startswith("layers.1")}), hub
+    ).parents
+    assert ("part", 1.0) == (parent.verdict, parent.share_of_lines)
+
+
+def test_a_table_that_both_store_makes_nobody_kin() -> None:
+    """Sinusoids in two strangers have no keys."""
+    angles = np.arange(512)[:, None] / 10000 ** (np.arange(64) / 64)
+    table = {"positions": np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)}
+    first, second = (fingerprint(model(seed) | table) for seed in (3, 4))
+    assert () == anatomy(first, {"other": second}).parents
