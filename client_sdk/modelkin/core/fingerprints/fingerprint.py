@@ -38,6 +38,9 @@ _MOST_REPEATED: Final = 8
 """How often a tensor may repeat a line, as with experts of one origin; beyond, it has no key."""
 
 
+_ENTRY: Final = np.dtype([("key", "u8"), ("owner", "u4"), ("length", "u4")])
+
+
 class NotComparable(Enum):
     """Why a tensor has no lines to compare."""
 
@@ -88,6 +91,7 @@ class Fingerprint:
         lines: the distinct keys of each length in the whole checkpoint, before the sample.
         keys: ascending; a key is repeated for each tensor that has it, shape ``(n,)``.
         owners: the number of the tensor of each key, ascending among equal keys, shape ``(n,)``.
+        lengths: the length of the line of each key, shape ``(n,)``.
     """
 
     scale: int
@@ -95,6 +99,7 @@ class Fingerprint:
     lines: Mapping[int, int]
     keys: npt.NDArray[np.uint64]
     owners: npt.NDArray[np.uint32]
+    lengths: npt.NDArray[np.uint32]
 
     def at(self, scale: int) -> Fingerprint:
         """The fingerprint of a coarser scale, or of the same.
@@ -107,7 +112,13 @@ class Fingerprint:
                 f"scale must be a power of two of at least {self.scale}, not {scale}", field="scale"
             )
         end = _end(self.keys, scale)
-        return replace(self, scale=scale, keys=self.keys[:end], owners=self.owners[:end])
+        return replace(
+            self,
+            scale=scale,
+            keys=self.keys[:end],
+            owners=self.owners[:end],
+            lengths=self.lengths[:end],
+        )
 
     @cached_property
     def distinct(self) -> npt.NDArray[np.uint64]:
@@ -123,8 +134,7 @@ class FingerprintMaker:
 
     def __init__(self) -> None:
         self._tensors: list[LinesOfTensor] = []
-        self._keys: list[npt.NDArray[np.uint64]] = []
-        self._by_length: dict[int, list[npt.NDArray[np.uint64]]] = {}
+        self._keys: list[npt.NDArray[Any]] = []
         self._numbers: dict[bytes, int] = {}
 
     def add(self, name: str, values: npt.NDArray[Any]) -> None:
@@ -140,7 +150,6 @@ class FingerprintMaker:
         found, reason = _lines_of(name, values)
         if not found:
             self._tensors.append(LinesOfTensor((name,), values.shape, {}, reason))
-            self._keys.append(np.zeros(0, np.uint64))
             return
         identity = _identity(values.shape, found)
         number = self._numbers.setdefault(identity, len(self._tensors))
@@ -150,9 +159,10 @@ class FingerprintMaker:
             return
         lines = {length: keys.size for length, keys in found.items()}
         self._tensors.append(LinesOfTensor((name,), values.shape, lines))
-        self._keys.append(np.unique(np.concatenate(list(found.values()))))
         for length, keys in found.items():
-            self._by_length.setdefault(length, []).append(keys)
+            entries = np.empty(keys.size, _ENTRY)
+            entries["key"], entries["owner"], entries["length"] = keys, number, length
+            self._keys.append(entries)
 
     def finish(self, scale: int | None = None) -> Fingerprint:
         """The fingerprint of all tensors that were added.
@@ -164,19 +174,19 @@ class FingerprintMaker:
         Raises:
             InvalidParameter: the scale is no power of two.
         """
-        owners = [np.full(keys.size, i, np.uint32) for i, keys in enumerate(self._keys)]
-        keys = np.concatenate([np.zeros(0, np.uint64), *self._keys])
-        order = np.argsort(keys, kind="stable")  # so owners ascend among equal keys
-        lines = {
-            length: int(np.unique(np.concatenate(parts)).size)
-            for length, parts in sorted(self._by_length.items())
-        }
+        entries = np.concatenate([np.empty(0, _ENTRY), *self._keys])
+        entries.sort(order=("key", "owner"))
+        keys = entries["key"].copy()
+        # A key is of one length, which its hash begins with.
+        first = np.flatnonzero(np.r_[keys.size > 0, keys[1:] != keys[:-1]][: keys.size])
+        lengths, counts = np.unique(entries["length"][first], return_counts=True)
         whole = Fingerprint(
             1,
             tuple(self._tensors),
-            lines,
-            keys[order],
-            np.concatenate([np.zeros(0, np.uint32), *owners])[order],
+            dict(zip(lengths.tolist(), counts.tolist(), strict=True)),
+            keys,
+            entries["owner"].copy(),
+            entries["length"].copy(),
         )
         return whole.at(_default_scale(whole) if scale is None else scale)
 

@@ -1,0 +1,64 @@
+"""Averages of two fine-tunes are told from their base and from siblings, with their shares."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.merges import merge_of
+from tests.sdk.core.fingerprints.planted import Tensors, fingerprint, model
+
+
+def tuned(seed: int, sigmas: float = 0.1) -> Tensors:
+    """A fine-tune of the base: independent changes of every weight."""
+    draw = np.random.default_rng(seed)
+    return {
+        name: (values + sigmas * values.std() * draw.standard_normal(values.shape)).astype("f4")
+        for name, values in model(0).items()
+    }
+
+
+def average(first: Tensors, second: Tensors, share: float) -> Tensors:
+    weight = np.float32(share)
+    return {name: weight * first[name] + (1 - weight) * second[name] for name in first}
+
+
+@pytest.fixture(scope="module")
+def parents() -> tuple[Fingerprint, Fingerprint]:
+    return fingerprint(tuned(1)), fingerprint(tuned(2))
+
+
+@pytest.mark.parametrize("scale", [1, 8])
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_an_average_has_its_shares(
+    parents: tuple[Fingerprint, Fingerprint], share: float, scale: int
+) -> None:
+    """Within .03 by all keys, and .06 by one in eight."""
+    found = merge_of(fingerprint(average(tuned(1), tuned(2), share), scale), *parents)
+    assert found is not None
+    assert found.is_average
+    assert share == pytest.approx(found.share, abs=0.03 if scale == 1 else 0.06)
+
+
+def test_the_base_and_a_sibling_are_no_averages(
+    parents: tuple[Fingerprint, Fingerprint],
+) -> None:
+    """Nor is a light fine-tune of the base, though all have the same distances to both."""
+    for tensors in (model(0), tuned(3), tuned(3, 0.02)):
+        found = merge_of(fingerprint(tensors), *parents)
+        assert found is not None
+        assert not found.is_average
+        assert found.share == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_model_lies_at_itself(parents: tuple[Fingerprint, Fingerprint]) -> None:
+    """It has the whole share. A stranger is far from both, and equal models tell nothing."""
+    first, second = parents
+    itself = merge_of(first, first, second)
+    assert itself is not None
+    assert (1.0, 1.0) == (itself.share, itself.stretch)
+    stranger = merge_of(fingerprint(model(5)), first, second)
+    assert stranger is not None
+    assert stranger.stretch > 5
+    assert merge_of(second, first, first) is None
