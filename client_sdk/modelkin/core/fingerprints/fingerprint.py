@@ -175,7 +175,9 @@ class FingerprintMaker:
             InvalidParameter: the scale is no power of two.
         """
         entries = np.concatenate([np.empty(0, _ENTRY), *self._keys])
-        entries.sort(order=("key", "owner"))
+        entries = entries[
+            np.argsort(entries["key"], kind="stable")
+        ]  # so owners ascend among equals
         keys = entries["key"].copy()
         # A key is of one length, which its hash begins with.
         first = np.flatnonzero(np.r_[keys.size > 0, keys[1:] != keys[:-1]][: keys.size])

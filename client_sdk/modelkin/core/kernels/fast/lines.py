@@ -12,6 +12,9 @@ from modelkin.core.kernels.loops import compile_loop, read_only, scratch
 Floats = npt.NDArray[np.float32]
 Words = npt.NDArray[np.uint64]
 
+_TINY = np.float32(1e-3)
+"""A guess below which all magnitudes of a line are gathered."""
+
 
 def add_squares(values: Floats, columns: Words, rows: Words) -> None:
     _add_squares(read_only(values).view(np.uint32), columns, rows)
@@ -106,8 +109,9 @@ def _line_keys(
     guess = np.float32(0)
     for i in range(m):
         count = _above(lines[i], scales, guess, found, places)
-        if count < size:
-            count = _above(lines[i], scales, np.float32(0), found, places)
+        while count < size:
+            guess = np.float32(0.5) * guess if guess > _TINY else np.float32(0)
+            count = _above(lines[i], scales, guess, found, places)
         for j in range(count):
             order[j] = found[j]
         least = _nth_largest(order, count, size)
