@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from modelkin.core.fingerprints.chance import expected_keys, log10_tail
 from modelkin.core.fingerprints.fingerprint import Fingerprint, LinesOfTensor
+from modelkin.core.fingerprints.tensor_signatures import kappa_of
 
 __all__ = ["Anatomy", "Parent", "TensorAnatomy", "TensorSource", "Verdict", "anatomy"]
 
@@ -51,6 +52,8 @@ class TensorSource:
         keys: how many these are.
         expected: how many strangers would have, at most.
         log10_p: the decimal logarithm of the probability of so many by chance.
+        kappa: of the two tensors as a whole, where their shapes are equal; None elsewhere. It is
+            about 1 for copies and 0 for tensors whose rows stand in another order.
     """
 
     model: str
@@ -59,6 +62,7 @@ class TensorSource:
     keys: int
     expected: float
     log10_p: float
+    kappa: float | None
 
 
 @dataclass(frozen=True)
@@ -251,9 +255,16 @@ def _sources(
         log10_p = log10_tail(count, expected)
         if log10_p + math.log10(pairs) < TENSOR_LIMIT:
             share = count / int(held[number])
-            source = TensorSource(name, its, share, count, expected, log10_p)
+            kappa = _kappa(mine, its)
+            source = TensorSource(name, its, share, count, expected, log10_p, kappa)
             sources.setdefault(number, []).append(source)
     return sources
+
+
+def _kappa(one: LinesOfTensor, other: LinesOfTensor) -> float | None:
+    if one.shape != other.shape or one.signature is None or other.signature is None:
+        return None
+    return kappa_of(one.signature, other.signature, one.row_length)
 
 
 def _pairs(ours: Fingerprint, theirs: Fingerprint) -> list[tuple[tuple[int, int], int]]:

@@ -17,8 +17,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.fingerprints.lines import Keys, line_keys, matrices
+from modelkin.core.fingerprints.lines import Keys, line_keys, matrices, sides
 from modelkin.core.fingerprints.tables import has_few_values, is_structured
+from modelkin.core.fingerprints.tensor_signatures import SignatureMaker
 from modelkin.errors import InvalidImportance, InvalidParameter
 
 __all__ = [
@@ -63,12 +64,14 @@ class LinesOfTensor:
         shape: as it is stored.
         lines: the distinct keys of each length, before the sample is taken.
         reason: why there are none; None for tensors that are compared.
+        signature: of its rows, 128 bytes; None where there are no lines.
     """
 
     names: tuple[str, ...]
     shape: tuple[int, ...]
     lines: Mapping[int, int]
     reason: NotComparable | None = None
+    signature: bytes | None = None
 
     @property
     def name(self) -> str:
@@ -79,6 +82,11 @@ class LinesOfTensor:
     def size(self) -> int:
         """The number of its parameters."""
         return prod(self.shape)
+
+    @property
+    def row_length(self) -> int:
+        """The length of the rows of its matrices."""
+        return sides(self.shape)[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +155,7 @@ class FingerprintMaker:
         Raises:
             InvalidImportance: a value is NaN or infinite.
         """
-        found, reason = _lines_of(name, values)
+        found, reason, signature = _lines_of(name, values)
         if not found:
             self._tensors.append(LinesOfTensor((name,), values.shape, {}, reason))
             return
@@ -158,7 +166,7 @@ class FingerprintMaker:
             self._tensors[number] = replace(same, names=(*same.names, name))
             return
         lines = {length: keys.size for length, keys in found.items()}
-        self._tensors.append(LinesOfTensor((name,), values.shape, lines))
+        self._tensors.append(LinesOfTensor((name,), values.shape, lines, None, signature))
         for length, keys in found.items():
             entries = np.empty(keys.size, _ENTRY)
             entries["key"], entries["owner"], entries["length"] = keys, number, length
@@ -208,10 +216,11 @@ def _end(keys: npt.NDArray[np.uint64], scale: int) -> int:
 
 def _lines_of(
     name: str, values: npt.NDArray[Any]
-) -> tuple[dict[int, npt.NDArray[np.uint64]], NotComparable | None]:
+) -> tuple[dict[int, npt.NDArray[np.uint64]], NotComparable | None, bytes | None]:
     """The distinct keys of a tensor by the length of their lines, or why there are none."""
     rows, columns, reason = list[Keys](), list[Keys](), NotComparable.SHORT
-    sides = (0, 0)
+    signature = SignatureMaker()
+    height, width = sides(values.shape)
     for matrix in matrices(values):
         floats = np.ascontiguousarray(matrix, np.float32)
         if not np.isfinite(floats).all():
@@ -219,7 +228,6 @@ def _lines_of(
                 f"tensor {name!r} has values that are NaN or infinite: leave it out, or mend it",
                 field=name,
             )
-        sides = floats.shape
         if is_structured(floats):
             reason = NotComparable.STRUCTURED
         elif has_few_values(floats):
@@ -229,13 +237,14 @@ def _lines_of(
             of_rows, of_columns = line_keys(floats)
             rows.append(of_rows)
             columns.append(of_columns)
+            signature.add(floats, of_rows)
     found = dict[int, npt.NDArray[np.uint64]]()
-    for length, parts in ((sides[1], rows), (sides[0], columns)):
+    for length, parts in ((width, rows), (height, columns)):
         kept = _not_repeated(parts)
         if kept.size:
             before = found.get(length, kept[:0])
             found[length] = np.union1d(before, kept)
-    return found, None if found else reason
+    return found, None if found else reason, signature.finish()
 
 
 def _not_repeated(parts: list[Keys]) -> npt.NDArray[np.uint64]:

@@ -29,6 +29,7 @@ __all__ = [
     "line_keys",
     "matrices",
     "members_of_key",
+    "sides",
     "size_of_set",
 ]
 
@@ -48,12 +49,20 @@ class Keys:
 
     Attributes:
         keys: one for each line, shape ``(lines,)``.
-        has: which lines have one, shape ``(lines,)``. The others have no set: they are constant,
-            or so many magnitudes are equal that more than 2t entries would belong to it.
+        least: the least scaled magnitude of each set, shape ``(lines,)``; 0 for lines that have no
+            set, and so no key: they are zeros, or so many magnitudes are equal that more than 2t
+            entries would belong to it.
+        scales: what magnitudes at each place are multiplied by, shape ``(length,)``.
     """
 
     keys: npt.NDArray[np.uint64]
-    has: npt.NDArray[np.bool_]
+    least: Floats
+    scales: Floats
+
+    @property
+    def has(self) -> npt.NDArray[np.bool_]:
+        """Which lines have a key, shape ``(lines,)``."""
+        return self.least > 0
 
 
 def size_of_set(length: int) -> int:
@@ -72,6 +81,20 @@ def members_of_key(length: int) -> int:
     return 7
 
 
+def sides(shape: tuple[int, ...]) -> tuple[int, int]:
+    """The rows and the columns of each matrix of a tensor; 0 and 0 where it has none."""
+    if len(shape) < 2:
+        return 0, 0
+    if _is_stack(shape):
+        return shape[-2], shape[-1]
+    longest, second, *others = sorted(shape, reverse=True)
+    return longest, second if second >= MIN_SIDE else second * prod(others)
+
+
+def _is_stack(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 2 or (len(shape) == 3 and min(shape) >= MIN_STACKED)
+
+
 def matrices(values: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
     """The matrices of a tensor; none with a side below 64. They are views where that is possible.
 
@@ -84,30 +107,23 @@ def matrices(values: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
     Args:
         values: of any shape; vectors and scalars have no lines.
     """
-    if values.ndim < 2:
+    if min(sides(values.shape)) < MIN_SIDE:
         return
-    if values.ndim == 2:
-        stack = values[np.newaxis]
-    elif values.ndim == 3 and min(values.shape) >= MIN_STACKED:
-        stack = values
+    if _is_stack(values.shape):
+        yield from values.reshape(-1, *values.shape[-2:])
     else:
-        stack = _of_kernel(values)
-    if min(stack.shape[1:], default=0) >= MIN_SIDE:
-        yield from stack
+        yield from _of_kernel(values)
 
 
 def _of_kernel(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     longest_first = sorted(range(values.ndim), key=lambda axis: -values.shape[axis])
     first, second, *others = longest_first
-    sides = values.shape[first], values.shape[second]
-    if min(sides) >= MIN_SIDE:
-        places = sorted(others)
-        moved = values.transpose(*places, first, second)
-        return moved.reshape(-1, *sides)
+    if values.shape[second] >= MIN_SIDE:
+        moved = values.transpose(*sorted(others), first, second)
+        return moved.reshape(-1, *sides(values.shape))
     # The shortest first: so I x H x W and H x W x I are one order.
     rest = sorted((second, *others), key=lambda axis: (values.shape[axis], axis))
-    moved = values.transpose(first, *rest)
-    return moved.reshape(1, sides[0], prod(values.shape[axis] for axis in rest))
+    return values.transpose(first, *rest).reshape(1, *sides(values.shape))
 
 
 class PlaceScales:
@@ -173,7 +189,9 @@ def line_keys(matrix: Floats) -> tuple[Keys, Keys]:
         for at in range(0, columns, step)
     ]
     of_columns = Keys(
-        np.concatenate([part.keys for part in parts]), np.concatenate([part.has for part in parts])
+        np.concatenate([part.keys for part in parts]),
+        np.concatenate([part.least for part in parts]),
+        places,
     )
     return of_rows, of_columns
 
@@ -181,7 +199,8 @@ def line_keys(matrix: Floats) -> tuple[Keys, Keys]:
 def _keys(lines: Floats, scales: Floats) -> Keys:
     length = lines.shape[1]
     size, members = size_of_set(length), members_of_key(length)
-    return Keys(*kernels().line_keys(lines, scales, _walk(length), size, members))
+    keys, least = kernels().line_keys(lines, scales, _walk(length), size, members)
+    return Keys(keys, least, scales)
 
 
 @lru_cache(maxsize=8)

@@ -154,3 +154,18 @@ def test_a_table_that_both_store_makes_nobody_kin() -> None:
     table = {"positions": np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)}
     first, second = (fingerprint(model(seed) | table) for seed in (3, 4))
     assert () == anatomy(first, {"other": second}).parents
+
+
+@pytest.mark.parametrize(
+    ("how", "least", "most"), [("renamed", 1, 1), ("8 bits", 0.9, 1), ("noise .2", 0.6, 0.9)]
+)
+def test_sources_of_one_shape_say_how_alike_they_are(
+    base: Tensors, hub: dict[str, Fingerprint], how: str, least: float, most: float
+) -> None:
+    """Kappa of the whole tensor; None where the shapes differ."""
+    found = anatomy(fingerprint(DERIVED[how](base)), hub)
+    kappas = [each.sources[0].kappa for each in found.tensors if each.sources]
+    assert all(kappa is not None and least <= kappa <= most for kappa in kappas)
+    fused = anatomy(fingerprint(DERIVED["fused"](base)), hub)
+    by_name = {each.tensor.name: each.sources[0].kappa for each in fused.tensors if each.sources}
+    assert (None, 1.0) == (by_name["layers.0.qkv"], by_name["layers.0.up"])

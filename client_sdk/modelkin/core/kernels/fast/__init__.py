@@ -26,7 +26,12 @@ from modelkin.core.kernels.fast import selection as fast_selection
 from modelkin.core.kernels.fast import shards as fast_shards
 from modelkin.core.kernels.fast.blinding import permute
 from modelkin.core.kernels.fast.holdings import column_counts, set_bits, weighted_sums
-from modelkin.core.kernels.fast.lines import add_squares, line_keys, transposed
+from modelkin.core.kernels.fast.lines import (
+    add_squares,
+    line_keys,
+    members_of_sets,
+    transposed,
+)
 from modelkin.core.kernels.fast.minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.fast.octaves import probe_octaves, shared_octaves
 from modelkin.core.kernels.fast.pairs import keep_nearest, match_table
@@ -92,6 +97,7 @@ __all__ = [
     "match_counts_at",
     "match_table",
     "members",
+    "members_of_sets",
     "minhash32",
     "minhash64",
     "permute",

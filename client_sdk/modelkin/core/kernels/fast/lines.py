@@ -71,8 +71,8 @@ def _transpose(values: Any, begin: int, lines: Any) -> None:
 
 def line_keys(
     lines: Floats, scales: Floats, hashes: npt.NDArray[np.uint32], size: int, members: int
-) -> tuple[Words, npt.NDArray[np.bool_]]:
-    keys, has = np.zeros(len(lines), np.uint64), np.zeros(len(lines), np.bool_)
+) -> tuple[Words, Floats]:
+    keys, least = np.zeros(len(lines), np.uint64), np.zeros(len(lines), np.float32)
     room = lines.shape[1]
     _line_keys(
         read_only(lines),
@@ -84,9 +84,9 @@ def line_keys(
         scratch(room, np.float32),
         scratch(room, np.uint32),
         keys,
-        has,
+        least,
     )
-    return keys, has
+    return keys, least
 
 
 @compile_loop
@@ -100,7 +100,7 @@ def _line_keys(
     order: Any,
     places: Any,
     keys: Any,
-    has: Any,
+    leasts: Any,
 ) -> None:
     # Lines of a matrix are alike once they are scaled: what the last one needed is a good guess of
     # the least magnitude in a set. A guess decides the time that a line takes, and no result.
@@ -129,7 +129,32 @@ def _line_keys(
             key = np.uint64(n)
             for k in range(members):
                 key = _mixed(key * np.uint64(0x9E3779B97F4A7C15) + np.uint64(first[k]))
-            keys[i], has[i] = key, True
+            keys[i], leasts[i] = key, least
+
+
+def members_of_sets(lines: Floats, scales: Floats, least: Floats, first: int) -> Words:
+    members = np.empty(lines.size if lines.size < 4096 else lines.size // 8, np.uint64)
+    arguments = read_only(lines), read_only(scales), read_only(least), first
+    count = _members_of_sets(*arguments, members)
+    if count > members.size:
+        members = np.empty(count, np.uint64)
+        _members_of_sets(*arguments, members)
+    return members[:count].copy()
+
+
+@compile_loop
+def _members_of_sets(lines: Any, scales: Any, least: Any, first: int, members: Any) -> Any:
+    """Write the members while there is room, and return how many there are."""
+    m, n = lines.shape
+    count = 0
+    for i in range(m):
+        if least[i] > 0:
+            for j in range(n):
+                if np.float32(abs(lines[i, j]) * scales[j]) >= least[i]:
+                    if count < members.size:
+                        members[count] = first + i * n + j
+                    count += 1
+    return count
 
 
 @compile_loop
@@ -183,3 +208,4 @@ def warm() -> None:
     add_squares(values, sums, sums.copy())
     transposed(values, 0, 8)
     line_keys(values, values[0], np.arange(8, dtype=np.uint32), 4, 2)
+    members_of_sets(values, values[0], values[0], 0)

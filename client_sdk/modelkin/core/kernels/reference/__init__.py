@@ -13,7 +13,12 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.reference.blinding import permute
 from modelkin.core.kernels.reference.holdings import column_counts, set_bits, weighted_sums
-from modelkin.core.kernels.reference.lines import add_squares, line_keys, transposed
+from modelkin.core.kernels.reference.lines import (
+    add_squares,
+    line_keys,
+    members_of_sets,
+    transposed,
+)
 from modelkin.core.kernels.reference.minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.reference.octaves import probe_octaves, shared_octaves
 from modelkin.core.kernels.reference.pairs import keep_nearest, match_table
@@ -66,6 +71,7 @@ __all__ = [
     "match_counts_at",
     "match_table",
     "members",
+    "members_of_sets",
     "minhash32",
     "minhash64",
     "permute",

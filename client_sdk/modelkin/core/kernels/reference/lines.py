@@ -66,7 +66,7 @@ def transposed(values: Floats, begin: int, end: int) -> Floats:
 
 def line_keys(
     lines: Floats, scales: Floats, hashes: npt.NDArray[np.uint32], size: int, members: int
-) -> tuple[Words, npt.NDArray[np.bool_]]:
+) -> tuple[Words, Floats]:
     """The key of each line, see ``modelkin.core.fingerprints.lines``.
 
     Args:
@@ -77,14 +77,29 @@ def line_keys(
         members: r, those that make a key, below t.
 
     Returns:
-        The keys, and which lines have one, shape ``(m,)`` each.
+        The keys, and the least magnitude of each set, which is 0 where a line has neither; shape
+        ``(m,)`` each.
     """
-    keys, has = np.zeros(len(lines), np.uint64), np.zeros(len(lines), np.bool_)
+    keys, least = np.zeros(len(lines), np.uint64), np.zeros(len(lines), np.float32)
     step = max(1, _BLOCK // lines.shape[1])
     for at in range(0, len(lines), step):
         part = slice(at, at + step)
-        keys[part], has[part] = _keys(lines[part], scales, hashes, size, members)
-    return keys, has
+        keys[part], least[part] = _keys(lines[part], scales, hashes, size, members)
+    return keys, least
+
+
+def members_of_sets(lines: Floats, scales: Floats, least: Floats, first: int) -> Words:
+    """The members of the sets of lines, as indices of the values from one on, ascending.
+
+    Args:
+        lines: finite, shape ``(m, n)``.
+        scales: as of :func:`line_keys`.
+        least: what it returns, shape ``(m,)``.
+        first: the index of the first value of the first line.
+    """
+    magnitudes = np.abs(lines) * scales
+    held = (magnitudes >= least[:, np.newaxis]) & (least[:, np.newaxis] > 0)
+    return (np.flatnonzero(held) + first).astype(np.uint64)
 
 
 def _keys(lines: Any, scales: Any, hashes: Any, size: int, members: int) -> Any:
@@ -98,7 +113,7 @@ def _keys(lines: Any, scales: Any, hashes: Any, size: int, members: int) -> Any:
     keys = np.full(len(lines), n, np.uint64)
     for each in first.T:
         keys = _mixed(keys * np.uint64(0x9E3779B97F4A7C15) + each.astype(np.uint64))
-    return np.where(has, keys, np.uint64(0)), has
+    return np.where(has, keys, np.uint64(0)), np.where(has, least[:, 0], np.float32(0))
 
 
 def _mixed(x: Words) -> Words:

@@ -1,0 +1,78 @@
+"""The signature of a tensor: how alike two tensors of one shape are, also where no line is equal.
+
+Noise as large as the weights leaves a line in 500, and still a quarter of the members of its sets.
+A signature is a MinHash of all sets of a tensor's rows together: of each of 128 least values it
+keeps the lowest byte, so two strangers agree in one byte of 256.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.fingerprints.lines import Keys, size_of_set
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.sketching.schemes import permutations
+
+__all__ = ["SIGNATURE_BYTES", "SignatureMaker", "kappa_of"]
+
+SIGNATURE_BYTES: Final = 128
+_SEED: Final = 1
+_MOST_VALUES: Final = 1 << 32
+"""Values of a tensor that ``affine32`` tells apart."""
+
+
+class SignatureMaker:
+    """The signature of a tensor in the making: takes its matrices in their order."""
+
+    def __init__(self) -> None:
+        self._least = np.full(SIGNATURE_BYTES, 2**32 - 1, np.uint32)
+        self._taken = 0
+        self._is_empty = True
+
+    def add(self, matrix: npt.NDArray[np.float32], rows: Keys) -> None:
+        """Take a matrix, and what its rows are known by.
+
+        Args:
+            matrix: shape ``(m, n)``.
+            rows: of its rows.
+        """
+        if self._taken + matrix.size <= _MOST_VALUES:
+            members = kernels().members_of_sets(matrix, rows.scales, rows.least, self._taken)
+            if members.size:
+                least = kernels().minhash32(members.astype(np.uint32), *_permutations())
+                self._least = np.minimum(self._least, least)
+                self._is_empty = False
+        self._taken += matrix.size
+
+    def finish(self) -> bytes | None:
+        """128 bytes; None of a tensor without sets, or of more than 2^32 values."""
+        if self._is_empty or self._taken > _MOST_VALUES:
+            return None
+        return (self._least & np.uint32(255)).astype(np.uint8).tobytes()
+
+
+def kappa_of(first: bytes, second: bytes, length: int) -> float:
+    """Kappa of two tensors of one shape, with a standard error of about .06 near 0.
+
+    Args:
+        first: the signature of one.
+        second: that of the other.
+        length: of their rows, which says how much sets share by chance.
+
+    Returns:
+        1 for equal sets, and 0 on average for strangers, whose estimates are below 0 as well.
+    """
+    equal = np.count_nonzero(np.frombuffer(first, np.uint8) == np.frombuffer(second, np.uint8))
+    by_chance = 1 / 256
+    jaccard = (equal / SIGNATURE_BYTES - by_chance) / (1 - by_chance)
+    shared, expected = 2 * jaccard / (1 + jaccard), size_of_set(length) / length
+    return float((shared - expected) / (1 - expected))
+
+
+@lru_cache(maxsize=1)
+def _permutations() -> tuple[Any, Any]:
+    return permutations("affine32", SIGNATURE_BYTES, _SEED)
