@@ -183,12 +183,10 @@ class FingerprintMaker:
             InvalidParameter: the scale is no power of two.
         """
         entries = np.concatenate([np.empty(0, _ENTRY), *self._keys])
-        entries = entries[
-            np.argsort(entries["key"], kind="stable")
-        ]  # so owners ascend among equals
+        order = np.argsort(entries["key"], kind="stable")  # so owners ascend among equal keys
+        entries = entries[order]
         keys = entries["key"].copy()
-        # A key is of one length, which its hash begins with.
-        first = np.flatnonzero(np.r_[keys.size > 0, keys[1:] != keys[:-1]][: keys.size])
+        first = np.unique(keys, return_index=True)[1]  # a key is of one length, as its hash is
         lengths, counts = np.unique(entries["length"][first], return_counts=True)
         whole = Fingerprint(
             1,
