@@ -111,6 +111,16 @@ def _experts(base: Tensors) -> Tensors:
     return others | stacks
 
 
+def _repeated_heads(base: Tensors) -> Tensors:
+    heads = {k: v.reshape(2, -1, WIDTH) for k, v in base.items() if k[-2:] in (".k", ".v")}
+    return base | {k: np.repeat(v, 4, axis=0).reshape(-1, WIDTH) for k, v in heads.items()}
+
+
+def _kernels(base: Tensors) -> Tensors:
+    """Each matrix as a kernel of height 1, width first."""
+    return {k: v if v.ndim < 2 else v[:, np.newaxis, :, np.newaxis] for k, v in base.items()}
+
+
 def _noisy(sigmas: float) -> Callable[[Tensors], Tensors]:
     def noisy(base: Tensors) -> Tensors:
         draw = _draw()
@@ -138,6 +148,8 @@ DERIVED: Final[dict[str, Callable[[Tensors], Tensors]]] = {
     "permuted stream": _permuted_stream,
     "up-scaled": _up_scaled,
     "experts": _experts,
+    "repeated heads": _repeated_heads,
+    "kernels": _kernels,
     "8 bits": _each(_in_8_bits),
     "noise .05": _noisy(0.05),
     "noise .2": _noisy(0.2),
