@@ -72,7 +72,7 @@ class TensorAnatomy:
     Attributes:
         tensor: the tensor.
         keys: its sampled lines.
-        sources: the tensors that have its lines, the largest share first. None where nothing is
+        sources: the tensors that have its lines, the largest share first; empty where nothing is
             found, or where ``tensor.reason`` says that it cannot be compared.
     """
 
@@ -224,7 +224,7 @@ def _compare(checkpoint: Fingerprint, name: str, model: Fingerprint) -> _Found:
     scale = max(checkpoint.scale, model.scale)
     ours, theirs = checkpoint.at(scale), model.at(scale)
     common = np.intersect1d(ours.distinct, theirs.distinct, assume_unique=True)
-    expected = OVERDISPERSION * expected_keys(ours.lines, theirs.lines, scale)
+    expected, log10_p = _chance(common.size, ours.lines, theirs.lines, scale)
     held = np.bincount(ours.owners, minlength=len(ours.tensors))
     inside = np.isin(ours.keys, common)
     of_tensor = np.bincount(ours.owners[inside], minlength=len(ours.tensors))
@@ -236,7 +236,7 @@ def _compare(checkpoint: Fingerprint, name: str, model: Fingerprint) -> _Found:
         common.size / max(1, ours.distinct.size),
         common.size / max(1, theirs.distinct.size),
         expected,
-        log10_tail(common.size, expected),
+        log10_p,
         _sources(name, ours, theirs, held),
     )
 
@@ -251,14 +251,21 @@ def _sources(
         if count < TENSOR_KEYS:
             continue
         mine, its = ours.tensors[number], theirs.tensors[other]
-        expected = OVERDISPERSION * expected_keys(mine.lines, its.lines, ours.scale)
-        log10_p = log10_tail(count, expected)
+        expected, log10_p = _chance(count, mine.lines, its.lines, ours.scale)
         if log10_p + math.log10(pairs) < TENSOR_LIMIT:
             share = count / int(held[number])
             kappa = _kappa(mine, its)
             source = TensorSource(name, its, share, count, expected, log10_p, kappa)
             sources.setdefault(number, []).append(source)
     return sources
+
+
+def _chance(
+    count: int, first: Mapping[int, int], second: Mapping[int, int], scale: int
+) -> tuple[float, float]:
+    """How many keys strangers have in common at most, and the logarithm of the P of so many."""
+    expected = OVERDISPERSION * expected_keys(first, second, scale)
+    return expected, log10_tail(count, expected)
 
 
 def _kappa(one: LinesOfTensor, other: LinesOfTensor) -> float | None:

@@ -23,7 +23,8 @@ _MOST_LINES: Final = 64
 _MOST_PLACES: Final = 4096
 """Places of each that are looked at, from the first on."""
 _MOST_ORDER: Final = 0.6
-"""Trained matrices of nine files have .33 at most; tables have .69 to 1."""
+"""Fixed tables have .88 and more. Matrices of MiniLM-L6 have .12 at most, but for its learned
+positions, .73; uniform random ones have .21."""
 
 
 def is_structured(matrix: npt.NDArray[np.float32]) -> bool:

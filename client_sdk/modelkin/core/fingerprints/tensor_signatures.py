@@ -56,7 +56,7 @@ class SignatureMaker:
 
 
 def kappa_of(first: bytes, second: bytes, length: int) -> float:
-    """Kappa of two tensors of one shape, with a standard error of about .06 near 0.
+    """Kappa of two tensors of one shape, with a standard error of .02 near 0 and .05 about .25.
 
     Args:
         first: the signature of one.

@@ -133,13 +133,13 @@ def test_a_relative_of_a_parent_adds_nothing(base: Tensors, hub: dict[str, Finge
     assert found.parents[1].added < 0.05 < found.parents[1].share_of_lines
 
 
-@pytest.mark.parametrize(("taken", "lines"), [("layers.1.up", 384), ("embed", 600)])
+@pytest.mark.parametrize("taken", ["layers.1.up", "embed"])
 def test_one_matrix_of_another_model_makes_no_derivative(
-    base: Tensors, hub: dict[str, Fingerprint], taken: str, lines: int
+    base: Tensors, hub: dict[str, Fingerprint], taken: str
 ) -> None:
     """It is reused, under whatever name, and the answer names it."""
     forged = model(7)
-    forged["padding"] = base[taken][:lines] * np.float32(1e-6)
+    forged["padding"] = base[taken] * np.float32(1e-6)
     [parent] = anatomy(fingerprint(forged), hub).parents
     assert ("reuses", ("padding",)) == (parent.verdict, parent.tensors)
 
