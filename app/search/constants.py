@@ -82,11 +82,14 @@ class Constants:
         return bool(self.tensors.any())
 
     def __or__(self, other: Constants) -> Constants:
-        """The union."""
-        if not other or self is other:
+        """The union; late where one of them is."""
+        if self is other:
             return self
+        late = self.late or other.late
+        if not (self and other):
+            return replace(self or other, late=late)
         share = max(self.share, other.share)
-        return Constants(self.layout, self.tensors | other.tensors, share) if self else other
+        return Constants(self.layout, self.tensors | other.tensors, share, late)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -186,8 +189,8 @@ class SpaceConstants:
         answer = answers.setdefault((space.id, space.version), _Answer())
         asked = dict(_known_by(each) for each in subjects if each.packed is not None)
         if answer.constants is None or not asked.keys() <= answer.subjects.keys():
-            found, before = self._of(session, space, subjects), answer.constants or NO_CONSTANTS
-            answer.constants = replace(found | before, late=found.late or before.late)
+            before = answer.constants or NO_CONSTANTS
+            answer.constants = self._of(session, space, subjects) | before
             answer.subjects |= asked
         return answer.constants
 
@@ -208,10 +211,10 @@ class SpaceConstants:
             if sample.is_stale(space):
                 self._draw(session, space, sample, layout)
                 self._evict(space.id)
-            found = sample.constants
+            found = replace(sample.constants, late=sample.late)
             for subject in subjects:
                 found = found | sample.with_subject(subject, layout)
-            return replace(found, late=sample.late)
+            return found
 
     def _sample_of(self, session: Reader, space: SpaceRecord) -> _Sample | None:
         with self._lock:
