@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -80,3 +81,24 @@ def test_more_than_the_most_cannot_be_asked_for() -> None:
     entries.add(0, np.ones(10, np.float32))
     with pytest.raises(InvalidParameter, match="1 to 2, not 3"):
         entries.support(3)
+
+
+@pytest.mark.parametrize(("num_parameters", "most"), [(1 << 26, 36), (1 << 33, 56)])
+def test_the_memory_of_two_selections(
+    num_parameters: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync has two at once, and its memory is planned by these bytes an index (docs/capacity)."""
+    monkeypatch.undo()  # as much room as there is
+    k = 1 << 21
+    part = np.random.default_rng(0).random(k // 4, np.float32)
+    tracemalloc.start()
+    try:
+        both = [LargestEntries(num_parameters, k) for _ in range(2)]
+        for i in range(24):
+            for each in both:
+                each.add(i * part.size, part)
+        for each in both:
+            assert k == each.support().k
+        assert tracemalloc.get_traced_memory()[1] <= most * k
+    finally:
+        tracemalloc.stop()
