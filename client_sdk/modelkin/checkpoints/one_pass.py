@@ -208,9 +208,8 @@ class OnePass:
     @property
     def finished(self) -> frozenset[Path]:
         """The files that have been read and are read no more."""
-        steps = self._plan()
-        begun = {path for step in steps[: self._done] for path in step.paths}
-        return frozenset(begun.difference(*(step.paths for step in steps[self._done :])))
+        last = {path: at for at, step in enumerate(self._plan()) for path in step.paths}
+        return frozenset(path for path, at in last.items() if at < self._done)
 
     def _run(self, step: _Step, took: Took) -> None:
         if step.of_base and self.base_error is not None:
@@ -260,7 +259,8 @@ class OnePass:
 
     def _plan(self) -> list[_Step]:
         """The steps in the order of the bytes that they read."""
-        return sorted(self._steps, key=_Step.place)
+        self._steps.sort(key=_Step.place)  # at each file again: sorted ones take no time
+        return self._steps
 
     def _asked(self) -> str:
         """A digest of what is asked, whatever the folders of the files: what a state is good for.
