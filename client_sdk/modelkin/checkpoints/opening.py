@@ -7,13 +7,12 @@ from dataclasses import replace
 from io import FileIO
 from pathlib import Path
 
-from modelkin.checkpoints.adapters import adapter_of, is_adapter, targets_of
+from modelkin.checkpoints.adapters import adapter_of, is_adapter, refuse_embedding, targets_of
 from modelkin.checkpoints.dtypes import FLOATS, INTEGERS
 from modelkin.checkpoints.files import Checkpoint, checkpoint_of, matching, read_tensors
 from modelkin.checkpoints.header import CheckpointLimits
 from modelkin.checkpoints.quantised import recognise
 from modelkin.checkpoints.tensors import OpenFile
-from modelkin.checkpoints.textual_inversion import refuse_embedding
 
 __all__ = ["open_checkpoint"]
 
