@@ -25,6 +25,7 @@ from modelkin.checkpoints.importance import (
     write_support,
 )
 from modelkin.checkpoints.learngene import cut_checkpoint
+from modelkin.checkpoints.lines import fingerprint
 from modelkin.checkpoints.one_pass import weights_of
 from modelkin.checkpoints.opening import open_checkpoint
 from modelkin.checkpoints.rounding import rounding_note
@@ -46,6 +47,7 @@ __all__ = [
     "average_checkpoints",
     "cut_checkpoint",
     "default_rule",
+    "fingerprint",
     "importance_chunks",
     "open_checkpoint",
     "rounding_note",
