@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import cached_property
-from math import prod
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +18,7 @@ import numpy.typing as npt
 from modelkin.core.fingerprints.lines import Keys, line_keys, matrices, sides
 from modelkin.core.fingerprints.tables import has_few_values, is_structured
 from modelkin.core.fingerprints.tensor_signatures import SignatureMaker
+from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
 from modelkin.errors import InvalidImportance, InvalidParameter
 
 __all__ = [
@@ -40,53 +39,6 @@ _MOST_REPEATED: Final = 8
 
 
 _ENTRY: Final = np.dtype([("key", "u8"), ("owner", "u4"), ("length", "u4")])
-
-
-class NotComparable(Enum):
-    """Why a tensor has no lines to compare."""
-
-    SHORT = "short"
-    """It is a vector, or a side is below 64."""
-    STRUCTURED = "structured"
-    """It is a table that no training made, see ``tables``."""
-    FEW_VALUES = "few_values"
-    """Its largest magnitudes are equal, as those of ternary weights."""
-    NO_KEYS = "no_keys"
-    """No line has a set: all are constant, or repeated too often."""
-
-
-@dataclass(frozen=True)
-class LinesOfTensor:
-    """What a fingerprint knows of a tensor.
-
-    Attributes:
-        names: its name, and those of equal tensors of the checkpoint, such as a tied head.
-        shape: as it is stored.
-        lines: the distinct keys of each length, before the sample is taken.
-        reason: why there are none; None for tensors that are compared.
-        signature: of its rows, 128 bytes; None where there are no lines.
-    """
-
-    names: tuple[str, ...]
-    shape: tuple[int, ...]
-    lines: Mapping[int, int]
-    reason: NotComparable | None = None
-    signature: bytes | None = None
-
-    @property
-    def name(self) -> str:
-        """The first of its names."""
-        return self.names[0]
-
-    @property
-    def size(self) -> int:
-        """The number of its parameters."""
-        return prod(self.shape)
-
-    @property
-    def row_length(self) -> int:
-        """The length of the rows of its matrices."""
-        return sides(self.shape)[1]
 
 
 @dataclass(frozen=True, eq=False)
