@@ -201,39 +201,45 @@ COMMANDS: Final = (
                 "spaces",
                 "the index spaces of a service",
                 actions=(
-                    Command("list", "the spaces, by name", "spaces:list_all"),
-                    Command("show", "what is known of a space", "spaces:show"),
-                    Command("create", "make a space", "spaces:create"),
-                    Command("rm", "delete a space and all its models", "spaces:remove"),
-                    Command("publish", "let other tenants ask a space", "publication:publish"),
-                    Command("withdraw", "let them ask it no more", "publication:withdraw"),
+                    Command("list", "the spaces, by name", "service.spaces:list_all"),
+                    Command("show", "what is known of a space", "service.spaces:show"),
+                    Command("create", "make a space", "service.spaces:create"),
+                    Command("rm", "delete a space and all its models", "service.spaces:remove"),
+                    Command(
+                        "publish", "let other tenants ask a space", "service.publication:publish"
+                    ),
+                    Command("withdraw", "let them ask it no more", "service.publication:withdraw"),
                     Command(
                         "public",
                         "the public spaces of all tenants",
-                        "publication:list_all",
+                        "service.publication:list_all",
                     ),
-                    Command("ask", "the models of one near to a file", "publication:ask"),
+                    Command("ask", "the models of one near to a file", "service.publication:ask"),
                 ),
             ),
             Command(
                 "jobs",
                 "what the service does after it has answered",
                 actions=(
-                    Command("list", "the jobs, the newest first", "jobs:list_all"),
-                    Command("show", "one job, with its result or its error", "jobs:show"),
-                    Command("wait", "wait until a job has ended", "jobs:wait"),
-                    Command("cancel", "ask for the end of a job", "jobs:cancel"),
+                    Command("list", "the jobs, the newest first", "service.jobs:list_all"),
+                    Command("show", "one job, with its result or its error", "service.jobs:show"),
+                    Command("wait", "wait until a job has ended", "service.jobs:wait"),
+                    Command("cancel", "ask for the end of a job", "service.jobs:cancel"),
                 ),
             ),
             Command(
                 "sources",
                 "the hubs whose models spaces follow",
                 actions=(
-                    Command("list", "the sources, with their state", "sources:list_all"),
-                    Command("add", "follow the models of a hub", "sources:add"),
-                    Command("poll", "compare a hub with the space now", "sources:poll"),
-                    Command("events", "what a hub has sent, with the outcome", "sources:events"),
-                    Command("remove", "stop following a hub; models stay", "sources:remove"),
+                    Command("list", "the sources, with their state", "service.sources:list_all"),
+                    Command("add", "follow the models of a hub", "service.sources:add"),
+                    Command("poll", "compare a hub with the space now", "service.sources:poll"),
+                    Command(
+                        "events", "what a hub has sent, with the outcome", "service.sources:events"
+                    ),
+                    Command(
+                        "remove", "stop following a hub; models stay", "service.sources:remove"
+                    ),
                 ),
             ),
             Command(
@@ -243,26 +249,28 @@ COMMANDS: Final = (
                     Command(
                         "list",
                         "the subscriptions, with their state",
-                        "subscriptions:list_all",
+                        "service.subscriptions:list_all",
                     ),
-                    Command("add", "send events to a URL", "subscriptions:add"),
-                    Command("ping", "send a test event now", "subscriptions:ping"),
+                    Command("add", "send events to a URL", "service.subscriptions:add"),
+                    Command("ping", "send a test event now", "service.subscriptions:ping"),
                     Command(
                         "deliveries",
                         "what was sent, and what was answered",
-                        "subscriptions:deliveries",
+                        "service.subscriptions:deliveries",
                     ),
-                    Command("replay", "send a delivery again", "subscriptions:replay"),
-                    Command("remove", "send no more events to a URL", "subscriptions:remove"),
+                    Command("replay", "send a delivery again", "service.subscriptions:replay"),
+                    Command(
+                        "remove", "send no more events to a URL", "service.subscriptions:remove"
+                    ),
                 ),
             ),
             Command(
                 "keys",
                 "the API keys of your tenant",
                 actions=(
-                    Command("list", "the keys, with their last use", "keys:list_all"),
-                    Command("create", "make a key, and show it this once", "keys:create"),
-                    Command("revoke", "let a key open nothing any more", "keys:revoke"),
+                    Command("list", "the keys, with their last use", "service.keys:list_all"),
+                    Command("create", "make a key, and show it this once", "service.keys:create"),
+                    Command("revoke", "let a key open nothing any more", "service.keys:revoke"),
                 ),
             ),
             Command("serve", "run the service; its flags and commands follow", "serve:serve"),

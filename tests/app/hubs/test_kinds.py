@@ -13,7 +13,7 @@ from sqlalchemy import CheckConstraint, String, inspect
 from app.hubs.kinds import HUB_KINDS, HubKind
 from app.infra.db.database import Database
 from app.infra.db.tables.hubs import SourceRow
-from modelkin.cli.commands import sources
+from modelkin.cli.service import sources
 from modelkin.types.vocabulary import KnownHubKind
 from tests.support.backends import SQLITE
 

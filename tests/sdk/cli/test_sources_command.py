@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import modelkin
-from modelkin.cli.commands import sources
+from modelkin.cli.service import sources
 from modelkin.types.hubs import Source
 from tests.sdk.cli.conftest import Run
 from tests.support.servers.server_process import Server

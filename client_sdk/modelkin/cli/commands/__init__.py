@@ -1,1 +1,1 @@
-"""The commands about models, spaces, data subspaces, newcomers, hubs and the service."""
+"""The commands about files, models, similarity and kin, and about this machine."""

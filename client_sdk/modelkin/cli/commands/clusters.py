@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from modelkin._terminal_text import width_of
-from modelkin.cli.commands.jobs import JobLine
 from modelkin.cli.options import add_service, add_tags
 from modelkin.cli.output import Answer, fields_of, pairs, quantity, table
+from modelkin.cli.service.jobs import JobLine
 from modelkin.cli.style import is_wide_open
 from modelkin.cli.texts import count_text, share_text, time_text
 from modelkin.client import Client
