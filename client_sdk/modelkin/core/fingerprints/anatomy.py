@@ -74,11 +74,14 @@ class TensorAnatomy:
         keys: its sampled lines.
         sources: the tensors that have its lines, the largest share first; empty where nothing is
             found, or where ``tensor.reason`` says that it cannot be compared.
+        shares: of its sampled lines, those that each model with a source has in all its tensors,
+            by the model's name.
     """
 
     tensor: LinesOfTensor
     keys: int
     sources: tuple[TensorSource, ...]
+    shares: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,11 @@ def anatomy(checkpoint: Fingerprint, models: Mapping[str, Fingerprint]) -> Anato
                     key=lambda source: (-source.share, source.log10_p, source.model),
                 )
             ),
+            {
+                each.model: float(each.of_tensor[number] / each.held[number])
+                for each in found
+                if number in each.sources
+            },
         )
         for number, tensor in enumerate(checkpoint.tensors)
     )

@@ -185,3 +185,14 @@ def test_sources_of_one_shape_say_how_alike_they_are(
     fused = anatomy(fingerprint(DERIVED["fused"](base)), hub)
     by_name = {each.tensor.name: each.sources[0].kappa for each in fused.tensors if each.sources}
     assert (None, 1.0) == (by_name["layers.0.qkv"], by_name["layers.0.up"])
+
+
+def test_a_fused_tensor_has_the_lines_of_its_parts(
+    base: Tensors, hub: dict[str, Fingerprint]
+) -> None:
+    """Three sources have a part each, and the model all three together."""
+    found = anatomy(fingerprint(DERIVED["fused"](base)), hub)
+    [fused] = [each for each in found.tensors if each.tensor.name == "layers.0.qkv"]
+    parts = {source.tensor.name for source in fused.sources}
+    assert {f"layers.0.{kind}" for kind in "qkv"} == parts
+    assert {"base": pytest.approx(sum(source.share for source in fused.sources))} == fused.shares
