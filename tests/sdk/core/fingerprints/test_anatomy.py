@@ -9,7 +9,7 @@ import pytest
 
 from modelkin.core.fingerprints.anatomy import Anatomy, anatomy
 from modelkin.core.fingerprints.fingerprint import Fingerprint
-from tests.sdk.core.fingerprints.planted import DERIVED, Tensors, fingerprint, model
+from tests.sdk.core.fingerprints.planted import DERIVED, WIDTH, Tensors, fingerprint, model
 
 SHARES = {
     "renamed": 1.0,
@@ -187,12 +187,12 @@ def test_sources_of_one_shape_say_how_alike_they_are(
     assert (None, 1.0) == (by_name["layers.0.qkv"], by_name["layers.0.up"])
 
 
-def test_a_fused_tensor_has_the_lines_of_its_parts(
-    base: Tensors, hub: dict[str, Fingerprint]
-) -> None:
+def test_a_fused_tensor_has_the_lines_of_its_parts() -> None:
     """Three sources have a part each, and the model all three together."""
-    found = anatomy(fingerprint(DERIVED["fused"](base)), hub)
-    [fused] = [each for each in found.tensors if each.tensor.name == "layers.0.qkv"]
-    parts = {source.tensor.name for source in fused.sources}
-    assert {f"layers.0.{kind}" for kind in "qkv"} == parts
-    assert {"base": pytest.approx(sum(source.share for source in fused.sources))} == fused.shares
+    draw = np.random.default_rng(0)
+    parts = {kind: draw.standard_normal((WIDTH, WIDTH), np.float32) for kind in "qkv"}
+    fused = fingerprint({"qkv": np.concatenate([*parts.values()])})
+    [found] = anatomy(fused, {"base": fingerprint(parts)}).tensors
+    assert {"q", "k", "v"} == {source.tensor.name for source in found.sources}
+    assert {"base": pytest.approx(sum(source.share for source in found.sources))} == found.shares
+    assert 0.5 < found.shares["base"] < 0.8
