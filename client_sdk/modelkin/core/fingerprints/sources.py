@@ -1,0 +1,86 @@
+"""Where a tensor, and where a checkpoint, comes from: what an anatomy is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from modelkin.core.fingerprints.tensors import LinesOfTensor
+
+__all__ = ["Parent", "TensorAnatomy", "TensorSource", "Verdict"]
+
+Verdict = Literal["copy", "part", "derived", "reuses", "related"]
+"""What a model has of another one, see :class:`Parent`."""
+
+
+@dataclass(frozen=True)
+class TensorSource:
+    """A tensor of another model whose lines a tensor has.
+
+    Attributes:
+        model: the other model.
+        tensor: its tensor.
+        share: of the tensor's sampled lines, those that are found there.
+        keys: how many these are.
+        expected: how many strangers would have, at most.
+        log10_p: the decimal logarithm of the probability of so many by chance.
+        kappa: of the two tensors as a whole, where their shapes are equal; None elsewhere. It is
+            about 1 for copies and 0 for tensors whose rows stand in another order.
+    """
+
+    model: str
+    tensor: LinesOfTensor
+    share: float
+    keys: int
+    expected: float
+    log10_p: float
+    kappa: float | None
+
+
+@dataclass(frozen=True)
+class TensorAnatomy:
+    """Where a tensor comes from.
+
+    Attributes:
+        tensor: the tensor.
+        keys: its sampled lines.
+        sources: the tensors that have its lines, the largest share first; empty where nothing is
+            found, or where ``tensor.reason`` says that it cannot be compared.
+        shares: of its sampled lines, those that each model with a source has in all its tensors,
+            by the model's name.
+    """
+
+    tensor: LinesOfTensor
+    keys: int
+    sources: tuple[TensorSource, ...]
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A model with which the checkpoint has lines in common.
+
+    Attributes:
+        model: its name.
+        verdict: ``copy`` where all lines of both are the same, ``part`` where all of the
+            checkpoint's are found; ``derived`` where they come from a quarter of it at least,
+            ``reuses`` where from few tensors alone; ``related`` where no tensor has enough.
+        share_of_lines: of the checkpoint's sampled lines, those that are found.
+        added: those that no parent before has.
+        share_of_parameters: of the parameters that are compared, by the share of each tensor.
+        keys: the lines found.
+        expected: how many strangers would have, at most.
+        log10_p: the decimal logarithm of the probability of so many by chance.
+        tensors: the tensors that hold most of what is found.
+    """
+
+    model: str
+    verdict: Verdict
+    share_of_lines: float
+    added: float
+    share_of_parameters: float
+    keys: int
+    expected: float
+    log10_p: float
+    tensors: tuple[str, ...]
