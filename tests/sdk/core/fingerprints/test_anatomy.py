@@ -195,4 +195,3 @@ def test_a_fused_tensor_has_the_lines_of_its_parts() -> None:
     [found] = anatomy(fused, {"base": fingerprint(parts)}).tensors
     assert {"q", "k", "v"} == {source.tensor.name for source in found.sources}
     assert {"base": pytest.approx(sum(source.share for source in found.sources))} == found.shares
-    assert 0.5 < found.shares["base"] < 0.8
