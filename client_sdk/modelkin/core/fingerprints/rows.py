@@ -1,0 +1,252 @@
+"""An anatomy in rows for people: one row for the tensors of a kind that come from one place.
+
+So a model of 32 layers has a row for all its q_proj, and not 32 of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from modelkin.core.fingerprints.anatomy import Anatomy, TensorAnatomy, TensorSource
+from modelkin.core.fingerprints.fingerprint import NotComparable
+from modelkin.core.fingerprints.places import Kind, Place, label, short_kinds
+
+__all__ = ["LeftOut", "Row", "Slice", "left_out", "rows", "slices"]
+
+_MOST_ROWS: Final = 24
+"""Rows beyond which kinds with the same layers of one model share a row: they fill a screen."""
+_EXPLAINED: Final = 0.9
+"""The share of what is found of a tensor that the named tensors hold."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """Tensors that come from one place.
+
+    Attributes:
+        tensors: what they are, ``layers 0-31 self_attn.q_proj``.
+        count: how many these are.
+        model: the model that they come from; None where nothing is found.
+        sources: what they are there; empty where nothing is found.
+        same: whether they have the same places there.
+        share: of their sampled lines, those that the model has; None where nothing is found.
+        log10_p: that of the tensor with the weakest evidence; None where nothing is found.
+    """
+
+    tensors: str
+    count: int
+    model: str | None
+    sources: str
+    same: bool
+    share: float | None
+    log10_p: float | None
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Tensors that cannot be compared, for one reason.
+
+    Attributes:
+        reason: why.
+        count: how many these are.
+        share_of_parameters: of all parameters of the checkpoint.
+        example: the first of their names.
+    """
+
+    reason: NotComparable
+    count: int
+    share_of_parameters: float
+    example: str
+
+
+class Slice(NamedTuple):
+    """One tensor by one of its names, with what is said of its source.
+
+    Attributes:
+        place: of the name.
+        of: the tensor.
+        model: the model that it comes from; None where nothing is found.
+        sources: the fewest tensors there that hold most of what is found of it.
+        places: of these, by the names that are the most alike.
+    """
+
+    place: Place
+    of: TensorAnatomy
+    model: str | None
+    sources: tuple[TensorSource, ...]
+    places: tuple[Place, ...]
+
+    @property
+    def share(self) -> float:
+        """Of the tensor's sampled lines, those that the model has."""
+        return 0.0 if self.model is None else self.of.shares[self.model]
+
+
+def slices(found: Anatomy) -> list[Slice]:
+    """All tensors that are compared, by all their names; one kind after the other.
+
+    Where two models have as much of a tensor, but for the error of a sample, it is of the one that
+    is named first among the parents.
+    """
+    order = {parent.model: at for at, parent in enumerate(found.parents)}
+    cut = [
+        _slice(each, Place.of(name), order)
+        for each in found.tensors
+        if each.tensor.reason is None
+        for name in each.tensor.names
+    ]
+    first = dict[Kind, int]()
+    for each in cut:
+        first.setdefault(each.place.kind, len(first))
+    return sorted(cut, key=lambda each: (first[each.place.kind], each.place.numbers))
+
+
+def _slice(tensor: TensorAnatomy, place: Place, order: Mapping[str, int]) -> Slice:
+    if not tensor.sources:
+        return Slice(place, tensor, None, (), ())
+    counts = {model: share * tensor.keys for model, share in tensor.shares.items()}
+    most = max(counts.values())
+    near = [model for model in counts if most - counts[model] <= 2 * math.sqrt(most)]
+    model = min(near, key=lambda each: order[each])
+    sources, reached = list[TensorSource](), 0.0
+    for source in tensor.sources:
+        if source.model == model and reached < _EXPLAINED * tensor.shares[model]:
+            sources.append(source)
+            reached += source.share
+    placed = sorted(
+        ((_alike(source, place), source) for source in sources),
+        key=lambda each: (each[0].numbers, each[0].kind),
+    )
+    return Slice(
+        place, tensor, model, tuple(each for _, each in placed), tuple(each for each, _ in placed)
+    )
+
+
+def _alike(source: TensorSource, place: Place) -> Place:
+    """The place of a source, by the name that is the most like the tensor's own."""
+    places = [Place.of(name) for name in source.tensor.names]
+    return max(places, key=lambda each: (each == place, each.kind == place.kind))
+
+
+def rows(found: Anatomy) -> list[Row]:
+    """The rows of an anatomy: kinds in the order of the checkpoint, and their layers.
+
+    Where these are more than 24, kinds whose layers come from the same layers share one.
+    """
+    cut = slices(found)
+    groups = dict[object, list[Slice]]()
+    for each in cut:
+        groups.setdefault((each.place.kind, each.model, _steps(each)), []).append(each)
+    names = _Names(cut)
+    made = [names.row(group) for group in groups.values()]
+    if len(made) <= _MOST_ROWS:
+        return made
+    alike = dict[object, list[list[Slice]]]()
+    for group in groups.values():
+        alike.setdefault(_layers(group), []).append(group)
+    return [names.row_of_kinds(each) for each in alike.values()]
+
+
+def _steps(each: Slice) -> object:
+    """From a tensor's place to those of its sources: the kinds, and how far their layers are."""
+    own = each.place.numbers
+    return tuple(
+        (there.kind, there.numbers[0] - own[0], there.numbers[1:] == own[1:] or there.numbers[1:])
+        if own and there.numbers
+        else (there.kind, there.numbers)
+        for there in each.places
+    )
+
+
+def _layers(group: list[Slice]) -> object:
+    """What kinds have in common that are told in one row: their layers, there and here."""
+    first = group[0]
+    if not first.place.numbers or len(first.places) > 1:
+        return first.place.kind, first.model, _steps(first)
+    of_source = (first.places[0].kind == first.place.kind) if first.places else None
+    numbers = tuple(each.place.numbers for each in group)
+    there = tuple(place.numbers for each in group for place in each.places)
+    return first.place.kind[:-1], first.model, of_source, numbers, there
+
+
+class _Names:
+    """The labels of tensors and of their sources, as short as they can be."""
+
+    def __init__(self, cut: list[Slice]) -> None:
+        self._own = short_kinds(each.place.kind for each in cut)
+        self._theirs = short_kinds(place.kind for each in cut for place in each.places)
+
+    def row(self, group: list[Slice]) -> Row:
+        """The row of tensors of one kind."""
+        own = _label(self._own, [each.place for each in group])
+        columns = zip(*(each.places for each in group), strict=True)
+        sources = _joined([_label(self._theirs, column) for column in columns])
+        return _row(own, sources, group)
+
+    def row_of_kinds(self, groups: list[list[Slice]]) -> Row:
+        """The row of several kinds with the same layers."""
+        if len(groups) == 1:
+            return self.row(groups[0])
+        several = [each for group in groups for each in group]
+        own = _of_layers([each.place for each in groups[0]])
+        sources = _of_layers([place for each in groups[0] for place in each.places])
+        return _row(f"{own}, {len(groups)} kinds", sources, several)
+
+
+def _of_layers(places: list[Place]) -> str:
+    """The label of layers, without the kind of their tensors."""
+    if not places:
+        return ""
+    kind = (places[0].kind[0].rstrip("._/").rpartition(".")[2], *places[0].kind[1:-1], "")
+    return label(kind, _by_position(places))
+
+
+def _row(own: str, sources: str, group: list[Slice]) -> Row:
+    model = group[0].model
+    if model is None:
+        return Row(own, len(group), None, "", False, None, None)
+    held = sum(each.of.keys for each in group)
+    return Row(
+        own,
+        len(group),
+        model,
+        sources,
+        all(each.places == (each.place,) for each in group),
+        sum(each.of.keys * each.share for each in group) / held,
+        max(min(source.log10_p for source in each.sources) for each in group),
+    )
+
+
+def _label(short: Mapping[Kind, Kind], places: Iterable[Place]) -> str:
+    listed = list(places)
+    return label(short[listed[0].kind], _by_position(listed))
+
+
+def _by_position(places: list[Place]) -> list[tuple[int, ...]]:
+    return list(zip(*(place.numbers for place in places), strict=True))
+
+
+def _joined(labels: list[str]) -> str:
+    """Labels with the words that all begin with said once: ``layers 0-3 q, k, v``."""
+    first, *rest = labels or [""]
+    begin = first.rpartition(" ")[0] + " "
+    if begin != " " and all(each.startswith(begin) for each in rest):
+        return begin + ", ".join(each.removeprefix(begin) for each in labels)
+    return ", ".join(dict.fromkeys(labels))
+
+
+def left_out(found: Anatomy) -> list[LeftOut]:
+    """What cannot be compared, by reason, that of the most parameters first."""
+    total = sum(each.tensor.size * len(each.tensor.names) for each in found.tensors)
+    return sorted(_left_out(found, total), key=lambda each: -each.share_of_parameters)
+
+
+def _left_out(found: Anatomy, total: int) -> Iterator[LeftOut]:
+    for reason in NotComparable:
+        tensors = [each.tensor for each in found.tensors if each.tensor.reason is reason]
+        if tensors:
+            size = sum(each.size for each in tensors)
+            yield LeftOut(reason, len(tensors), size / max(total, 1), tensors[0].name)
