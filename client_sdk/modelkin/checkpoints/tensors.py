@@ -62,6 +62,11 @@ class StoredTensor:
         """The bytes of an element; its dtype has whole bytes."""
         return BITS[self.dtype] // 8
 
+    @property
+    def step(self) -> int:
+        """Values that are best read at a time, a multiple of :data:`STRETCH_SIZE`."""
+        return STRETCH_SIZE
+
     def stretches(self) -> Iterator[npt.NDArray[Any]]:
         """Yield the values, flat and :data:`STRETCH_SIZE` at a time, in memory that is reused.
 
@@ -157,11 +162,6 @@ class ComputedTensor(StoredTensor):
     def itemsize(self) -> int:
         """The bytes of an element as it is read; those in the file are fewer."""
         return BITS["F32"] // 8
-
-    @property
-    def step(self) -> int:
-        """Values computed at a time, a multiple of :data:`STRETCH_SIZE`."""
-        return STRETCH_SIZE
 
     def stretches(self) -> Iterator[npt.NDArray[Any]]:
         for begin in range(0, self.size, self.step):

@@ -6,7 +6,6 @@ their common keys, and one of a finer scale holds that of each coarser one.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,11 +14,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.fingerprints.lines import Keys, line_keys, matrices, sides
-from modelkin.core.fingerprints.tables import has_few_values, is_structured
-from modelkin.core.fingerprints.tensor_signatures import SignatureMaker
+from modelkin.core.fingerprints.matrices import part_of
+from modelkin.core.fingerprints.tensor_lines import TensorLines, read_lines
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
-from modelkin.errors import InvalidImportance, InvalidParameter
+from modelkin.errors import InvalidParameter
 
 __all__ = [
     "MAX_KEYS_A_TENSOR",
@@ -28,16 +26,13 @@ __all__ = [
     "FingerprintMaker",
     "LinesOfTensor",
     "NotComparable",
+    "check_scale",
 ]
 
 MIN_KEYS: Final = 4096
 """The keys that a fingerprint may have, whatever the number of its tensors."""
 MAX_KEYS_A_TENSOR: Final = 32
 """The keys that it may have for each of its tensors, where these are more."""
-_MOST_REPEATED: Final = 8
-"""How often a tensor may repeat a line, as with experts of one origin; beyond, it has no key."""
-
-
 _ENTRY: Final = np.dtype([("key", "u8"), ("owner", "u4"), ("length", "u4")])
 
 
@@ -67,10 +62,7 @@ class Fingerprint:
         Raises:
             InvalidParameter: the scale is finer, or no power of two.
         """
-        if scale < self.scale or scale & (scale - 1):
-            raise InvalidParameter(
-                f"scale must be a power of two of at least {self.scale}, not {scale}", field="scale"
-            )
+        check_scale(scale, self.scale)
         end = _end(self.keys, scale)
         return replace(
             self,
@@ -98,7 +90,7 @@ class FingerprintMaker:
         self._numbers: dict[bytes, int] = {}
 
     def add(self, name: str, values: npt.NDArray[Any]) -> None:
-        """Take a tensor.
+        """Take a tensor in memory.
 
         Args:
             name: as the checkpoint has it.
@@ -107,19 +99,26 @@ class FingerprintMaker:
         Raises:
             InvalidImportance: a value is NaN or infinite.
         """
-        found, reason, signature = _lines_of(name, values)
-        if not found:
-            self._tensors.append(LinesOfTensor((name,), values.shape, {}, reason))
+        self.take(name, read_lines(name, values.shape, part_of(values)))
+
+    def take(self, name: str, found: TensorLines) -> None:
+        """Take the lines of a tensor.
+
+        Args:
+            name: as the checkpoint has it.
+            found: they.
+        """
+        if not found.keys:
+            self._tensors.append(LinesOfTensor((name,), found.shape, {}, found.reason))
             return
-        identity = _identity(values.shape, found)
-        number = self._numbers.setdefault(identity, len(self._tensors))
+        number = self._numbers.setdefault(found.identity, len(self._tensors))
         if number < len(self._tensors):
             same = self._tensors[number]
             self._tensors[number] = replace(same, names=(*same.names, name))
             return
-        lines = {length: keys.size for length, keys in found.items()}
-        self._tensors.append(LinesOfTensor((name,), values.shape, lines, None, signature))
-        for length, keys in found.items():
+        lines = {length: keys.size for length, keys in found.keys.items()}
+        self._tensors.append(LinesOfTensor((name,), found.shape, lines, None, found.signature))
+        for length, keys in found.keys.items():
             entries = np.empty(keys.size, _ENTRY)
             entries["key"], entries["owner"], entries["length"] = keys, number, length
             self._keys.append(entries)
@@ -151,6 +150,18 @@ class FingerprintMaker:
         return whole.at(_default_scale(whole) if scale is None else scale)
 
 
+def check_scale(scale: int, least: int = 1) -> None:
+    """Refuse a scale that is no power of two, or finer than the least one.
+
+    Raises:
+        InvalidParameter: it is.
+    """
+    if scale < least or scale & (scale - 1):
+        raise InvalidParameter(
+            f"scale must be a power of two of at least {least}, not {scale}", field="scale"
+        )
+
+
 def _default_scale(whole: Fingerprint) -> int:
     most = max(MIN_KEYS, MAX_KEYS_A_TENSOR * len(whole.tensors))
     scale = 1
@@ -162,50 +173,3 @@ def _default_scale(whole: Fingerprint) -> int:
 def _end(keys: npt.NDArray[np.uint64], scale: int) -> int:
     """How many of ascending keys a scale keeps."""
     return int(np.searchsorted(keys, np.uint64((2**64 - 1) // scale), "right"))
-
-
-def _lines_of(
-    name: str, values: npt.NDArray[Any]
-) -> tuple[dict[int, npt.NDArray[np.uint64]], NotComparable | None, bytes | None]:
-    """The distinct keys of a tensor by the length of their lines, or why there are none."""
-    rows, columns, reason = list[Keys](), list[Keys](), NotComparable.SHORT
-    signature = SignatureMaker()
-    height, width = sides(values.shape)
-    for matrix in matrices(values):
-        floats = np.ascontiguousarray(matrix, np.float32)
-        if not np.isfinite(floats).all():
-            raise InvalidImportance(
-                f"tensor {name!r} has values that are NaN or infinite: leave it out, or mend it",
-                field=name,
-            )
-        if is_structured(floats):
-            reason = NotComparable.STRUCTURED
-        elif has_few_values(floats):
-            reason = NotComparable.FEW_VALUES
-        else:
-            reason = NotComparable.NO_KEYS
-            of_rows, of_columns = line_keys(floats)
-            rows.append(of_rows)
-            columns.append(of_columns)
-            signature.add(floats, of_rows)
-    found = dict[int, npt.NDArray[np.uint64]]()
-    for length, parts in ((width, rows), (height, columns)):
-        kept = _not_repeated(parts)
-        if kept.size:
-            before = found.get(length, kept[:0])
-            found[length] = np.union1d(before, kept)
-    return found, None if found else reason, signature.finish()
-
-
-def _not_repeated(parts: list[Keys]) -> npt.NDArray[np.uint64]:
-    """One of each key of a tensor, but for those of lines that it repeats many times."""
-    keys = np.concatenate([np.zeros(0, np.uint64), *(part.keys[part.has] for part in parts)])
-    distinct, counts = np.unique(keys, return_counts=True)
-    return distinct[counts <= _MOST_REPEATED]
-
-
-def _identity(shape: tuple[int, ...], found: Mapping[int, npt.NDArray[np.uint64]]) -> bytes:
-    digest = hashlib.blake2b(repr(shape).encode(), digest_size=16)
-    for length, keys in found.items():
-        digest.update(length.to_bytes(8, "little") + keys.tobytes())
-    return digest.digest()

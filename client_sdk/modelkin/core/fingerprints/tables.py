@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from modelkin.core.fingerprints.lines import size_of_set
 
-__all__ = ["has_few_values", "is_structured"]
+__all__ = ["LineSample", "has_few_values", "is_structured"]
+
+Floats = npt.NDArray[np.float32]
 
 _LEAST_LINES: Final = 16
 _MOST_LINES: Final = 64
@@ -27,36 +29,76 @@ _MOST_ORDER: Final = 0.6
 positions, .73; uniform random ones have .21."""
 
 
-def is_structured(matrix: npt.NDArray[np.float32]) -> bool:
+class LineSample:
+    """Some rows and some columns of a matrix, at equal distances, taken as its rows are read.
+
+    Args:
+        rows: the rows of the matrix.
+        columns: its columns.
+
+    Attributes:
+        row_numbers: those of the rows that are kept, shape ``(r,)``.
+        rows: these rows, with all their entries, shape ``(r, columns)``.
+    """
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self.row_numbers, self._column_numbers = _spread(rows), _spread(columns)
+        self.rows = np.empty((self.row_numbers.size, columns), np.float32)
+        self._columns = np.empty((self._column_numbers.size, min(rows, _MOST_PLACES)), np.float32)
+
+    @classmethod
+    def of(cls, matrix: Floats) -> LineSample:
+        """The sample of a matrix in memory."""
+        sample = cls(*matrix.shape)
+        sample.add(0, matrix)
+        return sample
+
+    def add(self, begin: int, values: Floats) -> None:
+        """Take the rows from one on; each is taken once.
+
+        Args:
+            begin: the first of them.
+            values: shape ``(m, columns)``.
+        """
+        first, last = np.searchsorted(self.row_numbers, (begin, begin + len(values)))
+        self.rows[first:last] = values[self.row_numbers[first:last] - begin]
+        places = self._columns[:, begin : begin + len(values)]
+        places[:] = values[: places.shape[1], self._column_numbers].T
+
+    @property
+    def lines(self) -> tuple[Floats, Floats]:
+        """The first places of the rows, and of the columns; a line each."""
+        return self.rows[:, :_MOST_PLACES], self._columns
+
+
+def is_structured(sample: LineSample) -> bool:
     """Whether neighbours of a matrix are alike, or few frequencies hold the power of its lines.
 
     Args:
-        matrix: finite, shape ``(rows, columns)``.
+        sample: of lines that are finite.
     """
     return any(
         _neighbours(lines) > _MOST_ORDER or _strongest_frequencies(lines) > _MOST_ORDER
-        for lines in map(_centred, _sampled(matrix))
+        for lines in map(_centred, sample.lines)
     )
 
 
-def has_few_values(matrix: npt.NDArray[np.float32]) -> bool:
+def has_few_values(sample: LineSample) -> bool:
     """Whether so many magnitudes of most lines are equal that the largest cannot be told apart.
 
     So ternary weights and one-hot tables have no keys. Their places differ once they are scaled,
     and then ties would be broken by the scales alone.
 
     Args:
-        matrix: finite, shape ``(rows, columns)``.
+        sample: of lines that are finite.
     """
-    return any(_is_tied(np.abs(lines)) for lines in _sampled(matrix))
+    return any(_is_tied(np.abs(lines)) for lines in sample.lines)
 
 
-def _sampled(matrix: npt.NDArray[np.float32]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    rows, columns = (
-        np.linspace(0, side - 1, min(_MOST_LINES, max(_LEAST_LINES, side // 16))).astype(np.int64)
-        for side in matrix.shape
-    )
-    return matrix[rows, :_MOST_PLACES], matrix[:_MOST_PLACES, columns].T
+def _spread(side: int) -> npt.NDArray[np.int64]:
+    """The numbers of the lines that are looked at, of so many."""
+    count = min(_MOST_LINES, max(_LEAST_LINES, side // 16))
+    return np.linspace(0, side - 1, count).astype(np.int64)
 
 
 def _centred(lines: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

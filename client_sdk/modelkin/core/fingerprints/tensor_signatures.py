@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.fingerprints.lines import Keys, size_of_set
+from modelkin.core.fingerprints.lines import size_of_set
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.schemes import permutations
 
@@ -26,31 +26,31 @@ _MOST_VALUES: Final = 1 << 32
 
 
 class SignatureMaker:
-    """The signature of a tensor in the making: takes its matrices in their order."""
+    """The signature of a tensor in the making.
 
-    def __init__(self) -> None:
+    Args:
+        size: the number of its values.
+    """
+
+    def __init__(self, size: int) -> None:
         self._least = np.full(SIGNATURE_BYTES, 2**32 - 1, np.uint32)
-        self._taken = 0
         self._is_empty = True
+        self._fits = size <= _MOST_VALUES
 
-    def add(self, matrix: npt.NDArray[np.float32], rows: Keys) -> None:
-        """Take a matrix, and what its rows are known by.
+    def take(self, members: npt.NDArray[np.uint64]) -> None:
+        """Take the members of sets of rows, in any order.
 
         Args:
-            matrix: shape ``(m, n)``.
-            rows: of its rows.
+            members: their places among the values of all matrices, these one after the other.
         """
-        if self._taken + matrix.size <= _MOST_VALUES:
-            members = kernels().members_of_sets(matrix, rows.scales, rows.least, self._taken)
-            if members.size:
-                least = kernels().minhash32(members.astype(np.uint32), *_permutations())
-                self._least = np.minimum(self._least, least)
-                self._is_empty = False
-        self._taken += matrix.size
+        if members.size and self._fits:
+            least = kernels().minhash32(members.astype(np.uint32), *_permutations())
+            self._least = np.minimum(self._least, least)
+            self._is_empty = False
 
     def finish(self) -> bytes | None:
         """128 bytes; None of a tensor without sets, or of more than 2^32 values."""
-        if self._is_empty or self._taken > _MOST_VALUES:
+        if self._is_empty:
             return None
         return (self._least & np.uint32(255)).astype(np.uint8).tobytes()
 

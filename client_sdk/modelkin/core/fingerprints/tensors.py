@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-from modelkin.core.fingerprints.lines import sides
+from modelkin.core.fingerprints.matrices import sides
 
 __all__ = ["LinesOfTensor", "NotComparable"]
 

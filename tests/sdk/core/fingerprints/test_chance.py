@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from modelkin.core.fingerprints.chance import collision_probability, expected_keys, log10_tail
-from modelkin.core.fingerprints.lines import line_keys, members_of_key, size_of_set
+from modelkin.core.fingerprints.lines import members_of_key, size_of_set
+from modelkin.core.fingerprints.matrix_keys import line_keys
 
 
 @pytest.mark.parametrize("length", [64, 65, 95, 96, 127, 128, 255, 256, 425, 1023, 1024, 4096])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from modelkin.core.fingerprints.fingerprint import Fingerprint, FingerprintMaker, NotComparable
-from modelkin.core.fingerprints.lines import line_keys
+from modelkin.core.fingerprints.matrix_keys import line_keys
 from modelkin.errors import InvalidImportance, InvalidParameter
 from tests.sdk.core.fingerprints.planted import Tensors, fingerprint, model
 

@@ -10,13 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from modelkin.core.fingerprints.lines import (
-    PlaceScales,
-    line_keys,
-    matrices,
-    members_of_key,
-    size_of_set,
-)
+from modelkin.core.fingerprints.lines import Keys, members_of_key, size_of_set, walk
+from modelkin.core.fingerprints.matrices import matrices, part_of
+from modelkin.core.fingerprints.matrix_keys import line_keys
+from modelkin.core.fingerprints.scales import PlaceScales
+from modelkin.core.fingerprints.tables import LineSample
 from modelkin.core.kernels import fast, reference
 from modelkin.core.sketching.schemes import permutations
 
@@ -47,22 +45,25 @@ def tied(rows: int, columns: int) -> Matrix:
 
 def keys_of(values: npt.NDArray[Any]) -> list[int]:
     """All keys of a tensor, in no order."""
-    both = (each for matrix in matrices(values) for each in line_keys(np.ascontiguousarray(matrix)))
+    both = (each for matrix in matrices_of(values) for each in line_keys(matrix))
     return sorted(key for each in both for key in each.keys[each.has].tolist())
+
+
+def matrices_of(values: npt.NDArray[Any]) -> list[Matrix]:
+    """The matrices of a tensor, whole."""
+    found = matrices(values.shape, part_of(values))
+    return [np.ascontiguousarray(each.read(0, each.rows)) for each in found]
 
 
 @pytest.mark.parametrize("make", [random_matrix, tied])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_kernels_agree(make: Any, shape: tuple[int, int]) -> None:
-    """Sums, columns, keys, and which lines have one, bit for bit."""
+    """Sums, keys, which lines have one, and the members of sets, bit for bit."""
     values = make(*shape)
     sums = [[np.zeros((17, side), np.uint64) for side in shape[::-1]] for _ in range(2)]
     reference.add_squares(values, *sums[0])
     fast.add_squares(values, *sums[1])
     assert all(map(np.array_equal, *sums))
-    assert np.array_equal(
-        reference.transposed(values, 3, shape[1] - 2), fast.transposed(values, 3, shape[1] - 2)
-    )
     draw = np.random.default_rng(2)
     scales = draw.uniform(0.2, 0.9, shape[1]).astype(np.float32)
     scales[5] = 0
@@ -186,10 +187,10 @@ def test_some_lines_have_no_key() -> None:
         ((1000,), None),
         ((), None),
         ((16, 64, 80), (16, 64, 80)),  # experts
-        ((8, 64, 80), (8, 80, 64)),
+        ((8, 64, 80), (8, 64, 80)),
         ((128, 96, 7), (7, 128, 96)),  # kernels of one dimension
-        ((96, 128, 3, 3), (9, 128, 96)),
-        ((64, 128, 3, 3, 3), (27, 128, 64)),
+        ((96, 128, 3, 3), (9, 96, 128)),
+        ((64, 128, 3, 3, 3), (27, 64, 128)),
         ((192, 3, 16, 16), (1, 192, 768)),  # an embedding of patches
         ((64, 3, 3, 3), None),
         ((0, 64, 64), None),
@@ -197,7 +198,7 @@ def test_some_lines_have_no_key() -> None:
 )
 def test_the_matrices_of_a_tensor(shape: tuple[int, ...], expected: Any) -> None:
     """Experts are matrices, and so is each place of a kernel; stems are one matrix."""
-    found = list(matrices(np.zeros(shape, np.float32)))
+    found = matrices_of(np.zeros(shape, np.float32))
     assert expected == ((len(found), *found[0].shape) if found else None)
 
 
@@ -210,3 +211,44 @@ def test_the_order_in_which_a_kernel_is_stored_does_not_matter(shape: tuple[int,
     for axes in itertools.permutations(range(len(shape))):
         if len(shape) < 4 or axes.index(2) < axes.index(3):  # height before width
             assert expected == keys_of(np.ascontiguousarray(values.transpose(axes))), axes
+
+
+@pytest.mark.parametrize("kernel", [fast, reference])
+@pytest.mark.parametrize("make", [random_matrix, tied])
+@pytest.mark.parametrize("shape", [(64, 100), (300, 100), (3000, 70), (513, 64)])
+def test_columns_are_the_rows_of_the_transpose(
+    monkeypatch: pytest.MonkeyPatch, kernel: Any, make: Any, shape: tuple[int, int]
+) -> None:
+    """Their keys too, though no more than a few rows of the matrix are held."""
+    monkeypatch.setattr("modelkin.core.fingerprints.columns.kernels", lambda: kernel)
+    matrix = make(*shape)
+    scales = PlaceScales(*shape)
+    scales.add(0, matrix)
+    found = line_keys(matrix)[1]
+    assert_same(found, keys_by_numpy(matrix.T, scales.of_columns))
+
+
+@pytest.mark.parametrize("most", [1, 50_000])
+def test_wrong_guesses_change_no_key(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Columns that are large in the rows of the sample alone, kept a few at a time."""
+    monkeypatch.setattr("modelkin.core.fingerprints.columns.MOST_KEPT", most)
+    matrix = np.random.default_rng(5).standard_t(4, (6000, 64)).astype(np.float32)
+    matrix[LineSample(6000, 64).row_numbers, ::9] = 30
+    matrix[:, 7] = 0
+    matrix[:3, 8] = 0
+    scales = PlaceScales(*matrix.shape)
+    scales.add(0, matrix)
+    assert_same(line_keys(matrix)[1], keys_by_numpy(matrix.T, scales.of_columns))
+
+
+def keys_by_numpy(lines: Matrix, scales: Matrix) -> Keys:
+    """Those of lines that are held whole."""
+    length = lines.shape[1]
+    asked = walk(length), size_of_set(length), members_of_key(length)
+    return Keys(*reference.line_keys(np.ascontiguousarray(lines), scales, *asked), scales)
+
+
+def assert_same(first: Keys, second: Keys) -> None:
+    assert first.keys.tolist() == second.keys.tolist()
+    assert first.least.tolist() == second.least.tolist()
+    assert first.scales.tolist() == second.scales.tolist()

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelkin.core.fingerprints.tables import has_few_values, is_structured
+from modelkin.core.fingerprints.tables import LineSample, has_few_values, is_structured
 
 DRAW = np.random.default_rng(0)
 
@@ -76,18 +76,18 @@ def test_a_fixed_table_is_structured(name: str, noise: float) -> None:
     """In full, and where training, or rounding, has added a tenth of noise to it."""
     table = ORDERED[name]
     added = noise * table.std() * np.random.default_rng(1).standard_normal(table.shape)
-    assert is_structured((table + added).astype(np.float32))
+    assert is_structured(LineSample.of((table + added).astype(np.float32)))
 
 
 @pytest.mark.parametrize("name", TRAINED_LIKE)
 def test_weights_are_neither(name: str) -> None:
     """Random ones of many kinds, and quantised ones, whichever way they are stored."""
     for matrix in (TRAINED_LIKE[name], TRAINED_LIKE[name].T):
-        values = np.ascontiguousarray(matrix, np.float32)
-        assert (False, False) == (is_structured(values), has_few_values(values))
+        sample = LineSample.of(np.ascontiguousarray(matrix, np.float32))
+        assert (False, False) == (is_structured(sample), has_few_values(sample))
 
 
 @pytest.mark.parametrize("name", FEW)
 def test_few_values_are_known(name: str) -> None:
     """Where the largest magnitudes of a line cannot be told apart."""
-    assert has_few_values(FEW[name].astype(np.float32))
+    assert has_few_values(LineSample.of(FEW[name].astype(np.float32)))

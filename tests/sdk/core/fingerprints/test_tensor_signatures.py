@@ -8,27 +8,32 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from modelkin.core.fingerprints.lines import line_keys, matrices, sides
+from modelkin.core.fingerprints.matrices import Matrix, matrices, part_of, sides
+from modelkin.core.fingerprints.matrix_keys import MatrixKeys
 from modelkin.core.fingerprints.tensor_signatures import SignatureMaker, kappa_of
 from tests.sdk.core.fingerprints.planted import fingerprint, model
 
-Matrix = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float32]
 
 
-def random_matrix(seed: int) -> Matrix:
+def random_matrix(seed: int) -> Floats:
     return np.random.default_rng(seed).standard_normal((200, 500), np.float32)
 
 
-def signature(*stack: Matrix) -> bytes:
-    maker = SignatureMaker()
-    for matrix in stack:
-        maker.add(matrix, line_keys(matrix)[0])
-    made = maker.finish()
+def signature(*stack: Floats) -> bytes:
+    made = signature_or_none(*stack)
     assert made is not None
     return made
 
 
-def members(matrix: Matrix) -> set[int]:
+def signature_or_none(*stack: Floats) -> bytes | None:
+    maker = SignatureMaker(sum(matrix.size for matrix in stack))
+    for number, matrix in enumerate(stack):
+        MatrixKeys(Matrix.of(matrix)).read(maker, number * matrix.size)
+    return maker.finish()
+
+
+def members(matrix: Floats) -> set[int]:
     """The sets of all rows, as numpy finds them."""
     scaled = np.abs(matrix) / np.sqrt(np.square(matrix, dtype=np.float64).mean(axis=0))
     largest = np.argsort(-scaled, axis=1)[:, :10]
@@ -69,10 +74,7 @@ def test_signs_and_scales_are_nothing() -> None:
 
 def test_a_tensor_without_sets_has_none() -> None:
     """Constant ones, and those that are not compared."""
-    maker = SignatureMaker()
-    zeros = np.zeros((64, 64), np.float32)
-    maker.add(zeros, line_keys(zeros)[0])
-    assert maker.finish() is None
+    assert signature_or_none(np.zeros((64, 64), np.float32)) is None
     made = fingerprint(model(0))
     assert [each.name for each in made.tensors if each.signature is None] == ["norm"]
 
@@ -82,5 +84,6 @@ def test_a_tensor_without_sets_has_none() -> None:
 )
 def test_sides_are_those_of_the_matrices(shape: tuple[int, ...]) -> None:
     """Which are too short for lines where there are none."""
-    found = {matrix.shape for matrix in matrices(np.zeros(shape, np.float32))}
+    part = part_of(np.zeros(shape, np.float32))
+    found = {(matrix.rows, matrix.columns) for matrix in matrices(shape, part)}
     assert found == ({sides(shape)} if min(sides(shape)) >= 64 else set())

@@ -28,9 +28,10 @@ from modelkin.core.kernels.fast.blinding import permute
 from modelkin.core.kernels.fast.holdings import column_counts, set_bits, weighted_sums
 from modelkin.core.kernels.fast.lines import (
     add_squares,
+    keep_largest,
+    keys_of_largest,
     line_keys,
     members_of_sets,
-    transposed,
 )
 from modelkin.core.kernels.fast.minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.fast.octaves import probe_octaves, shared_octaves
@@ -89,7 +90,9 @@ __all__ = [
     "histogram_mass",
     "histogram_within",
     "intersect_count",
+    "keep_largest",
     "keep_nearest",
+    "keys_of_largest",
     "least_hash_indices",
     "least_preimages",
     "line_keys",
@@ -110,7 +113,6 @@ __all__ = [
     "set_bits",
     "shared_octaves",
     "take_one_in",
-    "transposed",
     "warm",
     "weighted_sums",
 ]

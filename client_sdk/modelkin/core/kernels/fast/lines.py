@@ -53,22 +53,6 @@ def _carry(sums: Any) -> None:
             sums[window, j] &= np.uint64(0xFFFFFFFF)
 
 
-def transposed(values: Floats, begin: int, end: int) -> Floats:
-    lines = np.empty((end - begin, len(values)), np.float32)
-    _transpose(read_only(values), begin, lines)
-    return lines
-
-
-@compile_loop
-def _transpose(values: Any, begin: int, lines: Any) -> None:
-    m = values.shape[0]
-    for top in range(0, m, 16):
-        for left in range(0, lines.shape[0], 16):
-            for j in range(left, min(left + 16, lines.shape[0])):
-                for i in range(top, min(top + 16, m)):
-                    lines[j, i] = values[i, begin + j]
-
-
 def line_keys(
     lines: Floats, scales: Floats, hashes: npt.NDArray[np.uint32], size: int, members: int
 ) -> tuple[Words, Floats]:
@@ -114,22 +98,161 @@ def _line_keys(
             count = _above(lines[i], scales, guess, found, places)
         for j in range(count):
             order[j] = found[j]
+            places[j] = hashes[places[j]]
         least = _nth_largest(order, count, size)
         guess = np.float32(0.9) * least
-        held = 0
-        first[:] = np.uint32(0xFFFFFFFF)
-        for j in range(count):
-            if found[j] >= least:
-                held += 1
-                rank = hashes[places[j]]
-                for k in range(members):
-                    if rank < first[k]:
-                        first[k], rank = rank, first[k]
-        if least > 0 and held <= 2 * size:
-            key = np.uint64(n)
+        if least > 0:
+            key = _key(found, places, count, least, n, size, first)
+            if key:
+                keys[i], leasts[i] = key, least
+
+
+@compile_loop
+def _key(found: Any, ranks: Any, count: int, least: Any, n: int, size: int, first: Any) -> Any:
+    """The key of a line of which all magnitudes in its set are among those found; 0 for none."""
+    held, members = 0, first.size
+    first[:] = np.uint32(0xFFFFFFFF)
+    for j in range(count):
+        if found[j] >= least:
+            held += 1
+            rank = ranks[j]
             for k in range(members):
-                key = _mixed(key * np.uint64(0x9E3779B97F4A7C15) + np.uint64(first[k]))
-            keys[i], leasts[i] = key, least
+                if rank < first[k]:
+                    first[k], rank = rank, first[k]
+    key = np.uint64(n)
+    for k in range(members):
+        key = _mixed(key * np.uint64(0x9E3779B97F4A7C15) + np.uint64(first[k]))
+    return key if held <= 2 * size else np.uint64(0)
+
+
+def keep_largest(
+    values: Floats,
+    scales: Floats,
+    ranks: npt.NDArray[np.uint32],
+    size: int,
+    bounds: Floats,
+    counts: npt.NDArray[np.int64],
+    magnitudes: Floats,
+    kept: npt.NDArray[np.uint32],
+) -> None:
+    _keep_largest(
+        read_only(values),
+        read_only(scales),
+        read_only(ranks),
+        size,
+        bounds,
+        counts,
+        magnitudes,
+        kept,
+        scratch(values.shape[1], np.int32),
+        scratch(magnitudes.shape[1], np.float32),
+    )
+
+
+@compile_loop
+def _keep_largest(
+    values: Any,
+    scales: Any,
+    ranks: Any,
+    size: int,
+    bounds: Any,
+    counts: Any,
+    magnitudes: Any,
+    kept: Any,
+    reached: Any,
+    order: Any,
+) -> None:
+    m, n = values.shape
+    room = magnitudes.shape[1]
+    for i in range(m):
+        # Few entries reach their bounds: to list them first, without a branch, is four times as
+        # fast as to keep each at once.
+        found: Any = 0
+        for j in range(n):
+            reached[found] = j
+            found += np.int64(np.float32(abs(values[i, j]) * scales[i]) >= bounds[j])
+        for k in range(found):
+            j = reached[k]
+            count = counts[j]
+            if count == room:
+                count, bound = _compact(magnitudes[j], kept[j], size, order)
+                bounds[j] = bound
+                counts[j] = count
+            magnitude = np.float32(abs(values[i, j]) * scales[i])
+            if magnitude >= bounds[j]:
+                magnitudes[j, count] = magnitude
+                kept[j, count] = ranks[i]
+                counts[j] = count + 1
+
+
+@compile_loop
+def _compact(magnitudes: Any, kept: Any, size: int, order: Any) -> Any:
+    """Move the entries that stay to the front, and return how many there are and their bound."""
+    for k in range(magnitudes.size):
+        order[k] = magnitudes[k]
+    bound = _nth_largest(order, magnitudes.size, size)
+    above: Any = 0
+    for k in range(magnitudes.size):
+        above += np.int64(magnitudes[k] > bound)
+    ties: Any = 2 * size + 1 - above
+    stay = 0
+    for k in range(magnitudes.size):
+        is_tie = magnitudes[k] == bound
+        if magnitudes[k] > bound or (is_tie and ties > 0):
+            ties -= np.int64(is_tie)
+            magnitudes[stay], kept[stay] = magnitudes[k], kept[k]
+            stay += 1
+    if stay > 2 * size:
+        bound = np.nextafter(bound, np.float32(np.inf))
+    return stay, bound
+
+
+def keys_of_largest(
+    counts: npt.NDArray[np.int64],
+    magnitudes: Floats,
+    kept: npt.NDArray[np.uint32],
+    length: int,
+    size: int,
+    members: int,
+) -> tuple[Words, Floats]:
+    keys, least = np.zeros(counts.size, np.uint64), np.zeros(counts.size, np.float32)
+    _keys_of_largest(
+        read_only(counts),
+        read_only(magnitudes),
+        read_only(kept),
+        length,
+        size,
+        members,
+        scratch(magnitudes.shape[1], np.float32),
+        keys,
+        least,
+    )
+    return keys, least
+
+
+@compile_loop
+def _keys_of_largest(
+    counts: Any,
+    magnitudes: Any,
+    kept: Any,
+    length: int,
+    size: int,
+    members: int,
+    order: Any,
+    keys: Any,
+    leasts: Any,
+) -> None:
+    first = np.empty(members, np.uint32)
+    for j in range(counts.size):
+        count = counts[j]
+        if count < size:
+            continue
+        for k in range(count):
+            order[k] = magnitudes[j, k]
+        least = _nth_largest(order, count, size)
+        key = _key(magnitudes[j], kept[j], count, least, length, size, first)
+        if key:
+            keys[j], leasts[j] = key, least
 
 
 def members_of_sets(lines: Floats, scales: Floats, least: Floats, first: int) -> Words:
@@ -206,6 +329,9 @@ def warm() -> None:
     """Compile every loop of this module for all its types."""
     values, sums = np.ones((8, 8), np.float32), np.zeros((17, 8), np.uint64)
     add_squares(values, sums, sums.copy())
-    transposed(values, 0, 8)
-    line_keys(values, values[0], np.arange(8, dtype=np.uint32), 4, 2)
+    ranks, counts = np.arange(8, dtype=np.uint32), np.zeros(8, np.int64)
+    line_keys(values, values[0], ranks, 4, 2)
+    kept = np.zeros((8, 8), np.float32), np.zeros((8, 8), np.uint32)
+    keep_largest(values, values[0], ranks, 4, np.ones(8, np.float32), counts, *kept)
+    keys_of_largest(counts, *kept, 8, 4, 2)
     members_of_sets(values, values[0], values[0], 0)

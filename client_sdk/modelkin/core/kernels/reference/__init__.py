@@ -15,9 +15,10 @@ from modelkin.core.kernels.reference.blinding import permute
 from modelkin.core.kernels.reference.holdings import column_counts, set_bits, weighted_sums
 from modelkin.core.kernels.reference.lines import (
     add_squares,
+    keep_largest,
+    keys_of_largest,
     line_keys,
     members_of_sets,
-    transposed,
 )
 from modelkin.core.kernels.reference.minhash import hashes, minhash32, minhash64
 from modelkin.core.kernels.reference.octaves import probe_octaves, shared_octaves
@@ -63,7 +64,9 @@ __all__ = [
     "histogram_mass",
     "histogram_within",
     "intersect_count",
+    "keep_largest",
     "keep_nearest",
+    "keys_of_largest",
     "least_hash_indices",
     "least_preimages",
     "line_keys",
@@ -84,7 +87,6 @@ __all__ = [
     "set_bits",
     "shared_octaves",
     "take_one_in",
-    "transposed",
     "warm",
     "weighted_sums",
 ]

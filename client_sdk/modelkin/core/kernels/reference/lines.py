@@ -59,11 +59,6 @@ def _carry(sums: Words) -> None:
         sums[window] &= np.uint64(0xFFFFFFFF)
 
 
-def transposed(values: Floats, begin: int, end: int) -> Floats:
-    """Some columns of a matrix, each a contiguous line; shape ``(end - begin, m)``."""
-    return np.ascontiguousarray(values[:, begin:end].T)
-
-
 def line_keys(
     lines: Floats, scales: Floats, hashes: npt.NDArray[np.uint32], size: int, members: int
 ) -> tuple[Words, Floats]:
@@ -102,15 +97,93 @@ def members_of_sets(lines: Floats, scales: Floats, least: Floats, first: int) ->
     return (np.flatnonzero(held) + first).astype(np.uint64)
 
 
+def keep_largest(
+    values: Floats,
+    scales: Floats,
+    ranks: npt.NDArray[np.uint32],
+    size: int,
+    bounds: Floats,
+    counts: npt.NDArray[np.int64],
+    magnitudes: Floats,
+    kept: npt.NDArray[np.uint32],
+) -> None:
+    """Keep the largest magnitudes of each column, of rows that come in stretches.
+
+    What is below a column's bound is left out. Where no room is left, the ``size`` largest stay,
+    and become the bound; ties with the least of them stay as well, until there are more than twice
+    as many, since such a column has no set.
+
+    Args:
+        values: rows of the matrix, finite, shape ``(m, n)``.
+        scales: what the magnitudes of each row are multiplied by, shape ``(m,)``.
+        ranks: the rank of each row in the walk, shape ``(m,)``.
+        size: t.
+        bounds: positive, one for each column, shape ``(n,)``; changed in place.
+        counts: how many entries of each column are kept, shape ``(n,)``; changed in place.
+        magnitudes: these entries, shape ``(n, room)`` with a room of all rows, or of
+            ``2 * size + 2`` at least; changed in place.
+        kept: the rank of each, shape ``(n, room)``; changed in place.
+    """
+    room = magnitudes.shape[1]
+    step = max(1, room - 2 * size - 1)
+    for begin in range(0, len(values), step):
+        part = slice(begin, begin + step)
+        scaled = np.abs(values[part]) * scales[part, np.newaxis]
+        columns, rows = np.nonzero((scaled >= bounds).T)
+        new = np.bincount(columns, minlength=counts.size)
+        for column in np.flatnonzero(counts + new > room).tolist():
+            entries = magnitudes[column, : counts[column]], kept[column, : counts[column]]
+            counts[column], bounds[column] = _compacted(*entries, size)
+        at = counts[columns] + np.arange(columns.size) - (np.cumsum(new) - new)[columns]
+        magnitudes[columns, at] = scaled[rows, columns]
+        kept[columns, at] = ranks[part][rows]
+        counts += new
+
+
+def _compacted(magnitudes: Floats, kept: npt.NDArray[np.uint32], size: int) -> tuple[int, Any]:
+    """Move the entries that stay to the front, and return how many there are and their bound."""
+    bound = np.partition(magnitudes, magnitudes.size - size)[magnitudes.size - size]
+    above, equal = np.flatnonzero(magnitudes > bound), np.flatnonzero(magnitudes == bound)
+    stay = np.concatenate([above, equal])[: 2 * size + 1]
+    if stay.size > 2 * size:
+        bound = np.nextafter(bound, np.float32(np.inf))
+    magnitudes[: stay.size], kept[: stay.size] = magnitudes[stay], kept[stay]
+    return stay.size, bound
+
+
+def keys_of_largest(
+    counts: npt.NDArray[np.int64],
+    magnitudes: Floats,
+    kept: npt.NDArray[np.uint32],
+    length: int,
+    size: int,
+    members: int,
+) -> tuple[Words, Floats]:
+    """The keys of columns of which :func:`keep_largest` has kept the largest magnitudes.
+
+    Returns:
+        As :func:`line_keys`.
+    """
+    held = np.arange(magnitudes.shape[1]) < counts[:, np.newaxis]
+    room = max(magnitudes.shape[1], size)
+    known, ranks = np.zeros((len(held), room), np.float32), np.zeros((len(held), room), np.uint32)
+    known[:, : held.shape[1]], ranks[:, : held.shape[1]] = np.where(held, magnitudes, 0), kept
+    keys, least = _keys_of(known, ranks, length, size, members)
+    return keys, least
+
+
 def _keys(lines: Any, scales: Any, hashes: Any, size: int, members: int) -> Any:
-    magnitudes = np.abs(lines) * scales
+    return _keys_of(np.abs(lines) * scales, hashes, lines.shape[1], size, members)
+
+
+def _keys_of(magnitudes: Any, ranks: Any, length: int, size: int, members: int) -> Any:
     n = magnitudes.shape[1]
     least = np.partition(magnitudes, n - size, axis=1)[:, n - size, np.newaxis]
     held = magnitudes >= least
     has = (least[:, 0] > 0) & (np.count_nonzero(held, axis=1) <= 2 * size)
-    walked = np.where(held, hashes, np.uint32(0xFFFFFFFF))
+    walked = np.where(held, ranks, np.uint32(0xFFFFFFFF))
     first = np.sort(np.partition(walked, members - 1, axis=1)[:, :members], axis=1)
-    keys = np.full(len(lines), n, np.uint64)
+    keys = np.full(len(magnitudes), length, np.uint64)
     for each in first.T:
         keys = _mixed(keys * np.uint64(0x9E3779B97F4A7C15) + each.astype(np.uint64))
     return np.where(has, keys, np.uint64(0)), np.where(has, least[:, 0], np.float32(0))

@@ -1,0 +1,158 @@
+"""The matrices of a tensor, and their rows as they are read, a stretch at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["MIN_SIDE", "MIN_STACKED", "STRETCH", "Matrix", "Part", "matrices", "part_of", "sides"]
+
+Floats = npt.NDArray[np.float32]
+
+Part = Callable[[int, int], npt.NDArray[Any]]
+"""A function of a first element and one past the last: the floats between, flat."""
+
+Rows = Callable[[int, int], npt.NDArray[Any]]
+"""A function of a first row and one past the last: those between."""
+
+MIN_SIDE: Final = 64
+"""The least length of a line, and of the other side: shorter ones are alike by chance."""
+MIN_STACKED: Final = 16
+"""The least side of experts that are stacked in one tensor; kernels have a shorter one."""
+STRETCH: Final = 1 << 18
+"""Values that are read at a time: few enough to stay in the cache, from one use to the next."""
+_LEAST_ROWS: Final = 16
+WHOLE: Final = 1 << 24
+"""Values of kernels that are read at once: each place of a kernel is a matrix, and reading all for
+each would take many times as long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix of a tensor, whose rows are read when they are asked for.
+
+    Attributes:
+        rows: how many it has.
+        columns: likewise.
+        read: reads some of its rows.
+        stretch: the values that are read at a time, or those of 16 rows where these are more.
+    """
+
+    rows: int
+    columns: int
+    read: Rows
+    stretch: int = STRETCH
+
+    @classmethod
+    def of(cls, values: npt.NDArray[Any]) -> Matrix:
+        """A matrix in memory."""
+        rows, columns = values.shape
+        return cls(rows, columns, lambda begin, end: values[begin:end])
+
+    def stretches(self) -> Iterator[tuple[int, Floats]]:
+        """Yield the rows a stretch at a time, contiguous, each with the number of the first."""
+        step = max(_LEAST_ROWS, self.stretch // self.columns)
+        for begin in range(0, self.rows, step):
+            values = self.read(begin, min(begin + step, self.rows))
+            yield begin, np.ascontiguousarray(values, np.float32)
+
+
+def sides(shape: tuple[int, ...]) -> tuple[int, int]:
+    """The rows and the columns of each matrix of a tensor; 0 and 0 where it has none."""
+    if len(shape) < 2 or not prod(shape):
+        return 0, 0
+    if _is_stack(shape):
+        return shape[-2], shape[-1]
+    longest, second, *others = _by_length(shape)
+    if shape[second] >= MIN_SIDE:
+        return shape[min(longest, second)], shape[max(longest, second)]
+    return shape[longest], shape[second] * prod(shape[axis] for axis in others)
+
+
+def matrices(shape: tuple[int, ...], part: Part, stretch: int = STRETCH) -> Iterator[Matrix]:
+    """The matrices of a tensor; none with a side below 64.
+
+    - Three axes of at least 16 are a stack of matrices, such as experts.
+    - Other tensors of three axes and more are kernels: the two longest axes are a matrix for each
+      place of the kernel, in whatever order the axes are stored.
+    - Where the second longest is below 64, as in stems and embeddings of patches, all axes but the
+      longest are one.
+
+    Args:
+        shape: of the tensor; vectors and scalars have no lines.
+        part: reads its elements in the order of C.
+        stretch: as of :class:`Matrix`.
+    """
+    if min(sides(shape)) < MIN_SIDE:
+        return
+    readers = _readers_of_stack if _is_stack(shape) else _readers_of_kernel
+    for read in readers(shape, part):
+        yield Matrix(*sides(shape), read, stretch)
+
+
+def part_of(values: npt.NDArray[Any]) -> Part:
+    """The elements of a tensor in memory."""
+    flat = values.reshape(-1)
+    return lambda begin, end: flat[begin:end]
+
+
+def _is_stack(shape: tuple[int, ...]) -> bool:
+    return len(shape) == 2 or (len(shape) == 3 and min(shape) >= MIN_STACKED)
+
+
+def _by_length(shape: tuple[int, ...]) -> list[int]:
+    return sorted(range(len(shape)), key=lambda axis: -shape[axis])
+
+
+def _readers_of_stack(shape: tuple[int, ...], part: Part) -> Iterator[Rows]:
+    rows, columns = shape[-2:]
+    for first in range(0, prod(shape), rows * columns):
+
+        def read(begin: int, end: int, first: int = first) -> npt.NDArray[Any]:
+            values = part(first + begin * columns, first + end * columns)
+            return values.reshape(end - begin, columns)
+
+        yield read
+
+
+def _readers_of_kernel(shape: tuple[int, ...], part: Part) -> Iterator[Rows]:
+    if prod(shape) <= WHOLE:
+        part = part_of(part(0, prod(shape)))
+    longest, second, *others = _by_length(shape)
+    if shape[second] < MIN_SIDE:
+        # The shortest first: so I x H x W and H x W x I are one order.
+        rest = sorted((second, *others), key=lambda axis: (shape[axis], axis))
+
+        def read(begin: int, end: int) -> npt.NDArray[Any]:
+            slab = _slab(shape, part, longest, begin, end)
+            rows: npt.NDArray[Any] = slab.transpose(longest, *rest).reshape(end - begin, -1)
+            return rows
+
+        yield read
+        return
+    across, along = sorted((longest, second))
+    others.sort()
+    for place in np.ndindex(*(shape[axis] for axis in others)):
+
+        def read_place(begin: int, end: int, place: tuple[int, ...] = place) -> npt.NDArray[Any]:
+            slab = _slab(shape, part, across, begin, end)
+            rows: npt.NDArray[Any] = slab.transpose(*others, across, along)[place]
+            return rows
+
+        yield read_place
+
+
+def _slab(shape: tuple[int, ...], part: Part, axis: int, begin: int, end: int) -> Any:
+    """The entries of a tensor from one place of an axis to another."""
+    size = prod(shape[axis + 1 :])
+    pitch = shape[axis] * size
+    pieces = [
+        part(first + begin * size, first + end * size) for first in range(0, prod(shape), pitch)
+    ]
+    values = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+    return values.reshape(*shape[:axis], end - begin, *shape[axis + 1 :])

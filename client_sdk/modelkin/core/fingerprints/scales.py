@@ -1,0 +1,61 @@
+"""The scales of places: what magnitudes are divided by before those of a line are compared."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.kernels.choice import kernels
+
+__all__ = ["PlaceScales"]
+
+Floats = npt.NDArray[np.float32]
+
+
+class PlaceScales:
+    """The reciprocal root mean square of each place, of the rows and of the columns of a matrix.
+
+    The sums are exact, so they do not depend on the order of the rows, on the stretches that are
+    added, or on the machine. All rows are added before a scale is asked for.
+
+    Args:
+        rows: the rows of the matrix.
+        columns: its columns.
+    """
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self._of_rows = np.zeros((17, rows), np.uint64)
+        self._of_columns = np.zeros((17, columns), np.uint64)
+
+    def add(self, begin: int, values: Floats) -> None:
+        """Take the rows from one on; each is taken once.
+
+        Args:
+            begin: the first of them.
+            values: finite, shape ``(m, columns)``.
+        """
+        sums = np.zeros((17, len(values)), np.uint64)
+        kernels().add_squares(values, self._of_columns, sums)
+        self._of_rows[:, begin : begin + len(values)] = sums
+
+    @cached_property
+    def of_rows(self) -> Floats:
+        """The scale of each place of a row: one for each column, shape ``(columns,)``."""
+        return _reciprocal_rms(self._of_columns, self._of_rows.shape[1])
+
+    @cached_property
+    def of_columns(self) -> Floats:
+        """The scale of each place of a column: one for each row, shape ``(rows,)``."""
+        return _reciprocal_rms(self._of_rows, self._of_columns.shape[1])
+
+
+def _reciprocal_rms(sums: npt.NDArray[np.uint64], count: int) -> Floats:
+    total = np.zeros(sums.shape[1])
+    for window in range(len(sums) - 1, -1, -1):  # one order, so one rounding
+        total += np.ldexp(sums[window].astype(np.float64), 32 * window)
+    rms = np.ldexp(np.sqrt(total / count), -138)
+    scales = np.zeros(len(rms))
+    np.divide(1, rms, out=scales, where=rms > 0)
+    return np.minimum(scales, np.finfo(np.float32).max).astype(np.float32)

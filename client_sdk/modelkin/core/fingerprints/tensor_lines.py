@@ -1,0 +1,136 @@
+"""The lines of a tensor: their keys, or why it has none."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.fingerprints.lines import Keys
+from modelkin.core.fingerprints.matrices import STRETCH, Part, matrices, sides
+from modelkin.core.fingerprints.matrix_keys import MatrixKeys
+from modelkin.core.fingerprints.tensor_signatures import SignatureMaker
+from modelkin.core.fingerprints.tensors import NotComparable
+from modelkin.core.quoting import quote
+from modelkin.errors import InvalidImportance
+
+__all__ = ["LinesMaker", "TensorLines", "read_lines"]
+
+Took = Callable[[int], None]
+"""A function of how many values were read since it was called before."""
+
+_MOST_REPEATED: Final = 8
+"""How often a tensor may repeat a line, as with experts of one origin; beyond, it has no key."""
+
+
+@dataclass(frozen=True, eq=False)
+class TensorLines:
+    """All keys of a tensor, before a sample is taken.
+
+    Attributes:
+        shape: of the tensor.
+        keys: by the length of the lines; distinct, ascending. Empty where it has none.
+        reason: why it has none; None where it has.
+        signature: as of :class:`LinesOfTensor`.
+    """
+
+    shape: tuple[int, ...]
+    keys: Mapping[int, npt.NDArray[np.uint64]]
+    reason: NotComparable | None
+    signature: bytes | None
+
+    @property
+    def identity(self) -> bytes:
+        """A digest that tensors of the same shape and lines have in common."""
+        digest = hashlib.blake2b(repr(self.shape).encode(), digest_size=16)
+        for length, keys in self.keys.items():
+            digest.update(length.to_bytes(8, "little") + keys.tobytes())
+        return digest.digest()
+
+
+class LinesMaker:
+    """The lines of a tensor in the making: takes its matrices in their order.
+
+    Args:
+        shape: of the tensor.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.signature = SignatureMaker(prod(shape))
+        self._shape = shape
+        self._rows, self._columns = list[Keys](), list[Keys]()
+        self._reason = NotComparable.SHORT
+
+    def leave_out(self, reason: NotComparable) -> None:
+        """Take note of a matrix whose lines say nothing."""
+        self._reason = reason
+
+    def take(self, rows: Keys, columns: Keys) -> None:
+        """Take the keys of a matrix."""
+        self._reason = NotComparable.NO_KEYS
+        self._rows.append(rows)
+        self._columns.append(columns)
+
+    def finish(self) -> TensorLines:
+        """The lines of all matrices that were taken."""
+        height, width = sides(self._shape)
+        found = dict[int, npt.NDArray[np.uint64]]()
+        for length, parts in ((width, self._rows), (height, self._columns)):
+            kept = _not_repeated(parts)
+            if kept.size:
+                found[length] = np.union1d(found.get(length, kept[:0]), kept)
+        if not found:
+            return TensorLines(self._shape, {}, self._reason, None)
+        return TensorLines(self._shape, found, None, self.signature.finish())
+
+
+def read_lines(
+    name: str,
+    shape: tuple[int, ...],
+    part: Part,
+    took: Took = lambda _: None,
+    stretch: int = STRETCH,
+) -> TensorLines:
+    """Read the lines of a tensor, in little memory: its values twice, a stretch at a time.
+
+    Args:
+        name: of the tensor, for what is said of it.
+        shape: of the tensor.
+        part: reads its values.
+        took: is called while they are read, and ends it by what it raises. It counts each value
+            once.
+        stretch: how many values are read at a time.
+
+    Raises:
+        InvalidImportance: a value of a matrix is NaN or infinite, also as a float32.
+    """
+    maker, read = LinesMaker(shape), 0
+    for matrix in matrices(shape, part, stretch):
+        first = MatrixKeys(matrix, took)
+        if not first.is_finite:
+            raise InvalidImportance(
+                f"tensor {quote(name)} has values that are NaN or infinite: leave it out, or mend "
+                f"it",
+                field=name,
+            )
+        if first.is_structured:
+            maker.leave_out(NotComparable.STRUCTURED)
+        elif first.has_few_values:
+            maker.leave_out(NotComparable.FEW_VALUES)
+        else:
+            maker.take(*first.read(maker.signature, read))
+        read += matrix.rows * matrix.columns
+    took(prod(shape) - read)
+    return maker.finish()
+
+
+def _not_repeated(parts: list[Keys]) -> npt.NDArray[np.uint64]:
+    """One of each key of a tensor, but for those of lines that it repeats many times."""
+    keys = np.concatenate([np.zeros(0, np.uint64), *(part.keys[part.has] for part in parts)])
+    distinct, counts = np.unique(keys, return_counts=True)
+    return distinct[counts <= _MOST_REPEATED]
