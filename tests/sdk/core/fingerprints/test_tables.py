@@ -2,57 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
+from modelkin.core.fingerprints.anatomy import anatomy
 from modelkin.core.fingerprints.tables import LineSample, has_few_values, is_structured
+from modelkin.core.fingerprints.tensors import NotComparable
+from tests.sdk.core.fingerprints.fixed_tables import FEW, ORDERED, Table
+from tests.sdk.core.fingerprints.planted import Tensors, fingerprint
 
 DRAW = np.random.default_rng(0)
-
-
-def angles(positions: int, width: int) -> Any:
-    return np.arange(positions)[:, None] / 10000 ** (np.arange(width // 2) * 2 / width)
-
-
-def sines(positions: int, width: int) -> Any:
-    return np.concatenate([np.sin(angles(positions, width)), np.cos(angles(positions, width))], 1)
-
-
-def mel_filters(bands: int, frequencies: int) -> Any:
-    edges, k = np.linspace(0, frequencies**0.5, bands + 2) ** 2, np.arange(frequencies)
-    rising = (k - edges[:-2, None]) / (edges[1:-1] - edges[:-2])[:, None]
-    falling = (edges[2:, None] - k) / (edges[2:] - edges[1:-1])[:, None]
-    return np.clip(np.minimum(rising, falling), 0, None)
-
-
-def hippo(n: int) -> Any:
-    i = np.arange(n)
-    below = np.sqrt((2 * i[:, None] + 1) * (2 * i + 1.0))
-    return np.where(i[:, None] > i, below, np.diag(i + 1.0))
-
-
-SQUARE = np.arange(128.0)
-WAVE = 2 * np.pi * np.arange(400) / 400
-TIME = np.linspace(-1, 1, 251)
-SINES_2D = sines(24, 128)
-ORDERED = {
-    "sinusoids": sines(512, 256),
-    "interleaved": np.stack([np.sin(angles(512, 256)), np.cos(angles(512, 256))], 2).reshape(
-        512, 256
-    ),
-    "images": np.concatenate([np.repeat(SINES_2D, 24, 0), np.tile(SINES_2D, (24, 1))], 1),
-    "rotary": np.cos(np.concatenate(2 * [angles(2048, 64)], 1)),
-    "timesteps": sines(1000, 256),
-    "dct": np.cos(np.pi * (np.arange(256)[:, None] + 0.5) * np.arange(256) / 256),
-    "stft": np.cos(np.arange(201)[:, None] * WAVE) * np.hanning(400),
-    "gabor": np.array([np.exp(-8 * TIME**2) * np.cos(6 * f * TIME) for f in range(1, 81)]),
-    "mel": mel_filters(128, 513),
-    "hippo": hippo(256),
-    "alibi": -np.abs(SQUARE[:, None] - SQUARE),
-    "mask": np.tril(np.ones((128, 128))),
-}
 TRAINED_LIKE = {
     "normal": DRAW.standard_normal((300, 200)),
     "uniform": DRAW.uniform(-1, 1, (128, 64)),
@@ -63,20 +22,46 @@ TRAINED_LIKE = {
     "8 bits": np.round(30 * DRAW.standard_normal((1000, 1024))),
     "4 bits": np.clip(np.round(2.5 * DRAW.standard_normal((1000, 1024))), -8, 7),
 }
-FEW = {
-    "ternary": DRAW.integers(-1, 2, (300, 300)),
-    "identity": np.eye(128),
-    "ones": np.ones((128, 128)),
-}
+NOISES = [0, 0.1]
 
 
-@pytest.mark.parametrize("noise", [0, 0.1])
+def stored(table: Table, noise: float, seed: int) -> Table:
+    """A table to which rounding, or training, has added some noise."""
+    added = np.random.default_rng(seed).standard_normal(table.shape, np.float32)
+    return table + np.float32(noise * table.std()) * added
+
+
+def in_bfloat16(table: Table) -> Table:
+    return (table.view(np.uint32) + 0x8000 & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def network(seed: int) -> Tensors:
+    draw = np.random.default_rng(seed)
+    return {kind: draw.standard_normal((160, 200), np.float32) for kind in ("up", "gate", "down")}
+
+
+@pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("name", ORDERED)
 def test_a_fixed_table_is_structured(name: str, noise: float) -> None:
-    """In full, and where training, or rounding, has added a tenth of noise to it."""
-    table = ORDERED[name]
-    added = noise * table.std() * np.random.default_rng(1).standard_normal(table.shape)
-    assert is_structured(LineSample.of((table + added).astype(np.float32)))
+    """In full, in bfloat16, and where training, or rounding, has added a tenth of noise to it."""
+    table = stored(ORDERED[name], noise, 1)
+    made = fingerprint({"plain": table, "rounded": in_bfloat16(table)})
+    assert 2 * [NotComparable.STRUCTURED] == [each.reason for each in made.tensors]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("name", [*ORDERED, *FEW])
+def test_a_table_that_both_store_makes_nobody_kin(name: str, noise: float) -> None:
+    """Nor do their own noises, nor that one of them stores it in bfloat16."""
+    table = (ORDERED | FEW)[name]
+    noisy = [stored(table, noise, seed) for seed in range(3)]
+    noisy[2] = in_bfloat16(noisy[2])
+    one, other, rounded = (
+        fingerprint(network(seed) | {name: values}) for seed, values in enumerate(noisy)
+    )
+    assert () == anatomy(one, {"other": other, "rounded": rounded}).parents
+    if noise == 0:
+        assert one.tensors[-1].reason == rounded.tensors[-1].reason is not None
 
 
 @pytest.mark.parametrize("name", TRAINED_LIKE)
@@ -90,4 +75,4 @@ def test_weights_are_neither(name: str) -> None:
 @pytest.mark.parametrize("name", FEW)
 def test_few_values_are_known(name: str) -> None:
     """Where the largest magnitudes of a line cannot be told apart."""
-    assert has_few_values(LineSample.of(FEW[name].astype(np.float32)))
+    assert NotComparable.FEW_VALUES == fingerprint({name: FEW[name]}).tensors[0].reason
