@@ -12,7 +12,7 @@ import pytest
 
 from modelkin.core.fingerprints.anatomy import anatomy
 from modelkin.core.fingerprints.chance import expected_keys
-from modelkin.core.fingerprints.lines import line_keys
+from modelkin.core.fingerprints.matrix_keys import line_keys
 from tests.sdk.core.fingerprints.planted import Tensors, fingerprint
 
 Draw = np.random.Generator
