@@ -4,6 +4,7 @@
     ├── InvalidInput (also a ValueError)   input that is wrong for every service; nothing was sent
     │   ├── InvalidSupport                 indices unsorted, repeated, out of range; broken payload
     │   ├── InvalidSignature               values, scheme or payload of a signature
+    │   ├── InvalidFingerprint             tensors, keys or payload of a fingerprint
     │   ├── InvalidSubspace                columns, weights or payload of a data subspace
     │   ├── InvalidImportance              NaN, infinite, negative or all-zero importance
     │   ├── InvalidLayout                  tensor names and shapes that make no layout
@@ -57,6 +58,7 @@ __all__ = [
     "DeltaMismatch",
     "InvalidCell",
     "InvalidCheckpoint",
+    "InvalidFingerprint",
     "InvalidImportance",
     "InvalidInput",
     "InvalidLayout",
@@ -131,6 +133,12 @@ class InvalidSignature(InvalidInput):
     """The values, the scheme or the payload of a signature or sketch cannot be right."""
 
     code = "invalid_signature"
+
+
+class InvalidFingerprint(InvalidInput):
+    """Bytes or values that do not make a fingerprint, or more than one may have."""
+
+    code = "invalid_fingerprint"
 
 
 class InvalidSubspace(InvalidInput):

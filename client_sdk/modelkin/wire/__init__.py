@@ -1,4 +1,4 @@
-"""The network formats of supports, patches, signatures, sketches, subspaces and cells.
+"""The network formats of supports, patches, signatures, sketches, subspaces, cells, fingerprints.
 
 ``docs/wire-format.md`` is the specification. A reader makes a value of a body, a writer a body of a
 value; the native binary forms are in ``modelkin.core.codecs``. Readers check what a header declares
@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from modelkin.core.codecs.frames import MAX_WINDOW
 from modelkin.wire.binary import (
+    decode_fingerprint,
     decode_patch,
     decode_raw,
     decode_roaring,
     decode_signature,
     decode_sketch,
     decode_support,
+    encode_fingerprint,
     encode_patch,
     encode_raw,
     encode_roaring,
@@ -66,6 +68,7 @@ from modelkin.wire.subspace import (
 )
 from modelkin.wire.types import (
     CELL,
+    FINGERPRINT,
     JSON,
     NPY,
     PATCH,
@@ -93,6 +96,7 @@ __all__ = [
     "CellHeader",
     "DELTA",
     "DELTA_TYPES",
+    "FINGERPRINT",
     "JSON",
     "Kind",
     "MAX_WINDOW",
@@ -117,6 +121,7 @@ __all__ = [
     "count_octaves",
     "decode_cell",
     "decode_delta",
+    "decode_fingerprint",
     "decode_patch",
     "decode_raw",
     "decode_roaring",
@@ -130,6 +135,7 @@ __all__ = [
     "dump_support",
     "encode_cell",
     "encode_delta",
+    "encode_fingerprint",
     "encode_patch",
     "encode_raw",
     "encode_roaring",

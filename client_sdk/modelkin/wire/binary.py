@@ -1,4 +1,4 @@
-"""The binary formats of supports, patches, signatures and sketches, as value objects.
+"""The binary formats of supports, patches, signatures, sketches and fingerprints, as objects.
 
 ``modelkin.core.codecs`` knows the bytes; these functions tie them to the objects. A payload is not
 trusted before it is checked.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from modelkin.core.codecs import patch as patch_codec
 from modelkin.core.codecs import roaring
 from modelkin.core.codecs.checks import Payload
+from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.patch import Patch
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
@@ -16,12 +17,14 @@ from modelkin.core.support import Support
 from modelkin.errors import DeltaMismatch
 
 __all__ = [
+    "decode_fingerprint",
     "decode_patch",
     "decode_raw",
     "decode_roaring",
     "decode_signature",
     "decode_sketch",
     "decode_support",
+    "encode_fingerprint",
     "encode_patch",
     "encode_raw",
     "encode_roaring",
@@ -143,3 +146,13 @@ def encode_sketch(sketch: Sketch) -> bytes:
 def decode_sketch(data: Payload, *, num_parameters: int | None = None) -> Sketch:
     """Decode a sketch from the native format, see :meth:`Sketch.from_bytes`."""
     return Sketch.from_bytes(data, num_parameters=num_parameters)
+
+
+def encode_fingerprint(fingerprint: Fingerprint) -> bytes:
+    """Encode a fingerprint in the native format, see :meth:`Fingerprint.to_bytes`."""
+    return fingerprint.to_bytes()
+
+
+def decode_fingerprint(data: Payload) -> Fingerprint:
+    """Decode a fingerprint from the native format, see :meth:`Fingerprint.from_bytes`."""
+    return Fingerprint.from_bytes(data)

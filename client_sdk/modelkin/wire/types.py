@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "CELL",
+    "FINGERPRINT",
     "PATCH",
     "JSON",
     "NPY",
@@ -18,6 +19,7 @@ __all__ = [
 
 SUPPORT = "application/vnd.modelkin.support"
 PATCH = "application/vnd.modelkin.delta"
+FINGERPRINT = "application/vnd.modelkin.fingerprint+zstd"
 SUBSPACE = "application/vnd.modelkin.subspace"
 NPY = "application/x-npy"
 SIGNATURE = "application/vnd.modelkin.signature"

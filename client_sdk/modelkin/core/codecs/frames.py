@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from modelkin.errors import InvalidSupport
+from modelkin.errors import InvalidInput, InvalidSupport
 
 __all__ = ["MAX_WINDOW", "compressor", "encode_frame", "read_frame"]
 
@@ -30,20 +30,27 @@ def compressor() -> zstandard.ZstdCompressor:
     return zstandard.ZstdCompressor(level=1, write_checksum=True)
 
 
-def encode_frame(first: npt.NDArray[np.uint8], second: npt.NDArray[np.uint8]) -> Iterator[bytes]:
-    """Encode two streams as one frame, piece by piece.
+def encode_frame(*streams: npt.NDArray[np.uint8]) -> Iterator[bytes]:
+    """Encode streams as one frame, piece by piece.
 
-    The second begins a block, and with it an entropy code of its own: octaves under the code of
-    gaps would take half a bit more an index.
+    Each begins a block, and with it an entropy code of its own: octaves under the code of gaps
+    would take half a bit more an index.
     """
-    frame = compressor().compressobj(size=first.size + second.size)
-    yield frame.compress(first.data)
-    yield frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
-    yield frame.compress(np.ascontiguousarray(second).data)
+    frame = compressor().compressobj(size=sum(stream.size for stream in streams))
+    for place, stream in enumerate(streams):
+        if place:
+            yield frame.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+        yield frame.compress(np.ascontiguousarray(stream).data)
     yield frame.flush()
 
 
-def read_frame(frame: memoryview, at: int, min_size: int, max_size: int) -> bytes:
+def read_frame(
+    frame: memoryview,
+    at: int,
+    min_size: int,
+    max_size: int,
+    invalid: type[InvalidInput] = InvalidSupport,
+) -> bytes:
     """Decompress exactly one zstd frame (RFC 8878).
 
     zstandard ignores an output limit if the frame declares a size, so that size is first compared
@@ -55,39 +62,42 @@ def read_frame(frame: memoryview, at: int, min_size: int, max_size: int) -> byte
         at: the frame's position in the payload, for messages.
         min_size: the fewest bytes that it may hold.
         max_size: the most bytes that it may hold.
+        invalid: the error of what should be in it.
 
     Raises:
-        InvalidSupport: not such a frame, or damaged.
+        InvalidInput: not such a frame, or damaged.
     """
-    _check_header(frame, at, min_size, max_size)
+    _check_header(frame, at, min_size, max_size, invalid)
     try:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
         return decompressor.decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise InvalidSupport(
+        raise invalid(
             f"the zstd frame from byte {at} on is truncated, damaged or followed by another: "
             f"{error}"
         ) from None
 
 
-def _check_header(frame: memoryview, at: int, min_size: int, max_size: int) -> None:
+def _check_header(
+    frame: memoryview, at: int, min_size: int, max_size: int, invalid: type[InvalidInput]
+) -> None:
     if frame[:4] != _ZSTD_MAGIC:  # a skippable frame has another magic
-        raise InvalidSupport(f"no zstd frame starts at byte {at}")
+        raise invalid(f"no zstd frame starts at byte {at}")
     try:
         declared = zstandard.get_frame_parameters(frame)
     except zstandard.ZstdError as error:
-        raise InvalidSupport(f"the zstd frame's header is truncated or damaged: {error}") from None
+        raise invalid(f"the zstd frame's header is truncated or damaged: {error}") from None
     if declared.content_size == zstandard.CONTENTSIZE_UNKNOWN:
-        raise InvalidSupport("the zstd frame must declare its content size, this one does not")
+        raise invalid("the zstd frame must declare its content size, this one does not")
     if not min_size <= declared.content_size <= max_size:
-        raise InvalidSupport(
+        raise invalid(
             f"the zstd frame declares {declared.content_size} bytes, the header before it allows "
             f"{min_size} to {max_size}"
         )
     if declared.window_size > MAX_WINDOW:
-        raise InvalidSupport(
+        raise invalid(
             f"the zstd frame needs a window of {declared.window_size} bytes, at most {MAX_WINDOW} "
             f"are allowed"
         )
     if declared.dict_id or not declared.has_checksum:
-        raise InvalidSupport("the zstd frame must have a content checksum and need no dictionary")
+        raise invalid("the zstd frame must have a content checksum and need no dictionary")

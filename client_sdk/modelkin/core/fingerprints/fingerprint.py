@@ -9,11 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from os import PathLike
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from modelkin._whole_files import write_whole
+from modelkin.core.codecs import fingerprint as codec
+from modelkin.core.codecs.checks import Payload
+from modelkin.core.fingerprints.arrays import (
+    arrays_of,
+    check,
+    lengths_of_keys,
+    tensors_of,
+    totals_of,
+)
 from modelkin.core.fingerprints.matrices import part_of
 from modelkin.core.fingerprints.tensor_lines import TensorLines, read_lines
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
@@ -77,6 +88,84 @@ class Fingerprint:
         """Its keys, each once, ascending."""
         return np.unique(self.keys)
 
+    @cached_property
+    def digest(self) -> str:
+        """``sha256:`` and 64 hexadecimal digits: equal for equal fingerprints alone.
+
+        Raises:
+            InvalidFingerprint: as :meth:`to_bytes`.
+        """
+        return codec.digest(arrays_of(self))
+
+    def to_bytes(self) -> bytes:
+        """The native format, ``application/vnd.modelkin.fingerprint+zstd``.
+
+        Raises:
+            InvalidFingerprint: it has too many tensors or keys, or a name that is too long; says
+                which, and what to do.
+        """
+        return codec.encode(arrays_of(self))
+
+    @classmethod
+    def from_bytes(cls, data: Payload) -> Fingerprint:
+        """A fingerprint from its native format.
+
+        Args:
+            data: the whole payload, not trusted.
+
+        Raises:
+            InvalidFingerprint: not this format, another version or scheme, truncated, damaged,
+                followed by other bytes, or not the values of a fingerprint; names the field.
+        """
+        arrays = codec.decode(data)
+        tensors = tensors_of(arrays)
+        lines, lengths = totals_of(arrays, tensors), lengths_of_keys(arrays, tensors)
+        found = cls(arrays.scale, tensors, lines, arrays.keys, arrays.owners, lengths)
+        check(found)
+        return found
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the native format to a file.
+
+        Raises:
+            InvalidFingerprint: as :meth:`to_bytes`.
+            OSError: the file cannot be written.
+        """
+        write_whole(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Fingerprint:
+        """The fingerprint of a file.
+
+        Raises:
+            InvalidFingerprint: as :meth:`from_bytes`.
+            OSError: the file cannot be read.
+        """
+        with open(path, "rb") as file:
+            return cls.from_bytes(file.read(codec.MAX_PAYLOAD_BYTES + 1))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fingerprint):
+            return NotImplemented
+        mine = (self.scale, self.tensors, self.lines)
+        return mine == (other.scale, other.tensors, other.lines) and all(
+            np.array_equal(*pair)
+            for pair in (
+                (self.keys, other.keys),
+                (self.owners, other.owners),
+                (self.lengths, other.lengths),
+            )
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.scale, self.keys.tobytes(), self.owners.tobytes()))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Fingerprint of {len(self.tensors):,} tensors, {self.keys.size:,} keys at scale "
+            f"{self.scale:,}>"
+        )
+
 
 class FingerprintMaker:
     """A fingerprint in the making: takes tensors one after the other, in any order.
@@ -128,7 +217,7 @@ class FingerprintMaker:
 
         Args:
             scale: a power of two; by default the least that leaves 4,096 keys at most, or 32 a
-                tensor where these are more.
+                tensor where these are more, and never more than 65,536.
 
         Raises:
             InvalidParameter: the scale is no power of two.
@@ -163,7 +252,7 @@ def check_scale(scale: int, least: int = 1) -> None:
 
 
 def _default_scale(whole: Fingerprint) -> int:
-    most = max(MIN_KEYS, MAX_KEYS_A_TENSOR * len(whole.tensors))
+    most = min(max(MIN_KEYS, MAX_KEYS_A_TENSOR * len(whole.tensors)), codec.MAX_KEYS)
     scale = 1
     while _end(whole.keys, scale) > most:
         scale *= 2

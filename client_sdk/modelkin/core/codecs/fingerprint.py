@@ -1,0 +1,387 @@
+"""The native format of a fingerprint, ``application/vnd.modelkin.fingerprint+zstd``.
+
+Owns the header, the order of the columns within the zstd frame, their bytes and the checksums. The
+header has the number of entries of each column. So the size of the content is known, and compared
+with the limits, before anything is allocated. ``Fingerprint`` decides which values make one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from modelkin.core.codecs.checks import (
+    CRC_SIZE,
+    VERSION,
+    Payload,
+    check_crc,
+    check_prefix,
+    with_crc,
+)
+from modelkin.core.codecs.frames import encode_frame, read_frame
+from modelkin.errors import InvalidFingerprint
+
+__all__ = [
+    "MAX_AXES",
+    "MAX_KEYS",
+    "MAX_NAME",
+    "MAX_PAYLOAD_BYTES",
+    "MAX_TENSORS",
+    "SIGNATURE_BYTES",
+    "TENSOR",
+    "FingerprintArrays",
+    "check_sizes",
+    "decode",
+    "digest",
+    "encode",
+]
+
+MAX_TENSORS: Final = 100_000
+"""Tensors of a checkpoint; equal ones count, each by its name."""
+MAX_KEYS: Final = 1 << 16
+"""Sampled keys; one that several tensors have counts for each."""
+MAX_NAME: Final = 500
+"""Characters of a tensor's name."""
+MAX_AXES: Final = 16
+"""Axes of a tensor."""
+MAX_CONTENT_BYTES: Final = 32 << 20
+"""The columns, decompressed."""
+SIGNATURE_BYTES: Final = 128
+
+_START: Final = struct.Struct("<4sBBBB7I")
+_DIGEST_BYTES: Final = 32
+HEADER_BYTES: Final = _START.size + _DIGEST_BYTES
+MAX_PAYLOAD_BYTES: Final = HEADER_BYTES + MAX_CONTENT_BYTES + (MAX_CONTENT_BYTES >> 7) + 1024
+"""What zstd cannot compress it stores in blocks, with some bytes each."""
+_MAGIC: Final = b"MKFP"
+_LINES1: Final = 1
+"""The scheme of keys and signatures that ``modelkin.core.fingerprints`` makes."""
+_MAX_SCALE: Final = 63
+"""The greatest binary logarithm of a scale."""
+
+TENSOR: Final = np.dtype(
+    [
+        ("names", "<u4"),
+        ("axes", "u1"),
+        ("reason", "u1"),
+        ("signed", "u1"),
+        ("zero", "u1"),
+        ("shorter", "<u8"),
+        ("longer", "<u8"),
+    ]
+)
+"""What is said of a tensor at a fixed place: how many names and axes it has, why it has no lines
+(0 where it has), whether a signature, and its lines as long as its shorter and its longer side."""
+
+
+class FingerprintArrays(NamedTuple):
+    """The columns of a payload.
+
+    Attributes:
+        scale: a power of two.
+        tensors: shape ``(T,)``, of the dtype :data:`TENSOR`.
+        names: of the tensors in their order, each with all of its names.
+        sides: the shapes, one behind the other; uint64.
+        signatures: of the tensors that have one, shape ``(S, 128)``, uint8.
+        lines: the distinct lines of the checkpoint of each length that a tensor has, by ascending
+            length; uint64.
+        keys: ascending, shape ``(n,)``.
+        owners: the number of the tensor of each, shape ``(n,)``.
+        longer: whether the line of each is as long as the longer side of its tensor; False where
+            its sides are equal; shape ``(n,)``.
+    """
+
+    scale: int
+    tensors: npt.NDArray[Any]
+    names: list[str]
+    sides: npt.NDArray[np.uint64]
+    signatures: npt.NDArray[np.uint8]
+    lines: npt.NDArray[np.uint64]
+    keys: npt.NDArray[np.uint64]
+    owners: npt.NDArray[np.uint32]
+    longer: npt.NDArray[np.bool_]
+
+
+class _Sizes(NamedTuple):
+    """The entries of the columns, as the header has them."""
+
+    tensors: int
+    names: int
+    text: int
+    sides: int
+    signatures: int
+    lines: int
+    keys: int
+
+    @property
+    def owner_bytes(self) -> int:
+        """The bytes that tell the number of a tensor."""
+        return ((self.tensors - 1).bit_length() + 7) // 8
+
+    def of_columns(self) -> tuple[int, ...]:
+        """The bytes of each column, in their order."""
+        return (
+            self.tensors * TENSOR.itemsize,
+            2 * self.names,
+            self.text,
+            8 * self.sides,
+            self.signatures * SIGNATURE_BYTES,
+            8 * self.lines,
+            *(self.keys,) * (8 + self.owner_bytes),
+            (self.keys + 7) // 8,
+        )
+
+
+def encode(arrays: FingerprintArrays) -> bytes:
+    """Encode valid columns: 68 bytes of header, the columns in a zstd frame, and a CRC-32.
+
+    Each column begins a block of its own, since one code for names and random bytes fits neither.
+    """
+    start, parts = _start(arrays), _parts(arrays)
+    return with_crc(start + _hashed(start, parts), *encode_frame(*parts))
+
+
+def digest(arrays: FingerprintArrays) -> str:
+    """``sha256:`` and the hexadecimal SHA-256 of the header before the digest, and the content."""
+    return f"sha256:{_hashed(_start(arrays), _parts(arrays)).hex()}"
+
+
+def check_sizes(arrays: FingerprintArrays) -> None:
+    """Refuse columns that are too many or too long for the format.
+
+    Raises:
+        InvalidFingerprint: names the column, its size, and what to do.
+    """
+    _check_sizes(_sizes(arrays, sum(len(name.encode()) for name in arrays.names)))
+
+
+def decode(data: Payload) -> FingerprintArrays:
+    """Decode a payload; what the values are is not checked, but all that decides lengths is.
+
+    Args:
+        data: the whole payload, not trusted.
+
+    Raises:
+        InvalidFingerprint: not this format, of another version or scheme, too large, truncated,
+            damaged, or followed by other bytes.
+    """
+    scale, sizes, declared = _read_header(data)
+    size = sum(sizes.of_columns())
+    frame = memoryview(data)[HEADER_BYTES:-CRC_SIZE]
+    content = np.frombuffer(
+        read_frame(frame, HEADER_BYTES, size, size, InvalidFingerprint), np.uint8
+    )
+    found = _hashed(data[: _START.size], [content])
+    if found != declared:
+        raise InvalidFingerprint(
+            f"digest: bytes {_START.size}-{HEADER_BYTES - 1} say sha256:{declared.hex()}, and the "
+            f"content has sha256:{found.hex()}; its writer is at fault: make the fingerprint again",
+            field="digest",
+        )
+    return _columns(scale, sizes, content)
+
+
+def _read_header(data: Payload) -> tuple[int, _Sizes, bytes]:
+    if len(data) < HEADER_BYTES + CRC_SIZE:
+        if len(data) >= len(_MAGIC):
+            check_prefix(bytes(data[:4]), _MAGIC, VERSION, InvalidFingerprint)
+        raise InvalidFingerprint(
+            f"the payload ends after {len(data)} bytes, header and checksum alone take "
+            f"{HEADER_BYTES + CRC_SIZE}: send it again"
+        )
+    magic, version, scheme, scale, flags, *entries = _START.unpack_from(data)
+    check_prefix(magic, _MAGIC, version, InvalidFingerprint)
+    if len(data) > MAX_PAYLOAD_BYTES:
+        raise InvalidFingerprint(
+            f"the payload has more than {MAX_PAYLOAD_BYTES:,} bytes, which no fingerprint has"
+        )
+    check_crc(data, InvalidFingerprint)
+    if scheme != _LINES1:
+        raise InvalidFingerprint(
+            f"scheme {scheme} (byte 5) is unknown, version 1 has 1, lines1; keys of two schemes "
+            f"are never equal: make the fingerprint again from its checkpoint",
+            field="scheme",
+        )
+    if scale > _MAX_SCALE:
+        raise InvalidFingerprint(
+            f"scale (byte 6) is the binary logarithm of a power of two up to 2^{_MAX_SCALE}, not "
+            f"{scale}: make the fingerprint again",
+            field="scale",
+        )
+    if flags:
+        raise InvalidFingerprint(f"flags (byte 7) must be zero in version 1, not {flags:#04x}")
+    sizes = _Sizes(*entries)
+    _check_sizes(sizes)
+    return 1 << scale, sizes, bytes(data[_START.size : HEADER_BYTES])
+
+
+def _check_sizes(sizes: _Sizes) -> None:
+    tensors, names = sizes.tensors, sizes.names
+    parts = "make a fingerprint of each of its parts"
+    for field, size, least, most, remedy in (
+        ("tensors", tensors, 1, MAX_TENSORS, parts),
+        ("names", names, tensors, MAX_TENSORS, parts),
+        ("text", sizes.text, names, 4 * MAX_NAME * names, "give the tensors shorter names"),
+        ("sides", sizes.sides, 0, MAX_AXES * tensors, "store the tensors with fewer axes"),
+        ("signatures", sizes.signatures, 0, tensors, "make the fingerprint again"),
+        ("lines", sizes.lines, 0, 2 * tensors, "make the fingerprint again"),
+        ("keys", sizes.keys, 0, MAX_KEYS, "take a coarser scale, by Fingerprint.at"),
+    ):
+        if not least <= size <= most:
+            raise InvalidFingerprint(
+                f"{field}: this fingerprint has {size:,}, and {least:,} to {most:,} are allowed: "
+                f"{remedy}",
+                field=field,
+            )
+    content = sum(sizes.of_columns())
+    if content > MAX_CONTENT_BYTES:
+        raise InvalidFingerprint(
+            f"text: names of {sizes.text:,} bytes make a content of {content:,}, at most "
+            f"{MAX_CONTENT_BYTES:,} are allowed: give the tensors shorter names, or {parts}",
+            field="text",
+        )
+
+
+def _columns(scale: int, sizes: _Sizes, content: npt.NDArray[np.uint8]) -> FingerprintArrays:
+    ends = np.cumsum(sizes.of_columns())[:-1]
+    table, lengths, text, sides, signatures, lines, *planes, bits = np.split(content, ends)
+    tensors = table.view(TENSOR)
+    _check_table(tensors, sizes)
+    longer = np.unpackbits(bits, bitorder="little").astype(np.bool_)
+    if longer[sizes.keys :].any():
+        raise InvalidFingerprint("longer: a bit behind that of the last key is set", field="longer")
+    owners = _from_planes(planes[8:], sizes.keys)
+    if sizes.keys and int(owners.max()) >= sizes.tensors:
+        raise InvalidFingerprint(
+            f"owners: a key is of tensor {owners.max()}, and there are {sizes.tensors}: make the "
+            f"fingerprint again",
+            field="owners",
+        )
+    gaps = _from_planes(planes[:8], sizes.keys)
+    keys = np.cumsum(gaps, dtype=np.uint64)
+    if (keys[1:] < keys[:-1]).any():
+        raise InvalidFingerprint(
+            "keys: they do not ascend, since one is beyond 2^64: make the fingerprint again",
+            field="keys",
+        )
+    return FingerprintArrays(
+        scale,
+        tensors,
+        _names(lengths.view("<u2"), text.tobytes()),
+        sides.view("<u8").astype(np.uint64),
+        signatures.reshape(-1, SIGNATURE_BYTES),
+        lines.view("<u8").astype(np.uint64),
+        keys,
+        owners.astype(np.uint32),
+        longer[: sizes.keys],
+    )
+
+
+def _check_table(tensors: npt.NDArray[Any], sizes: _Sizes) -> None:
+    for field, column, expected in (
+        ("names", "names", sizes.names),
+        ("sides", "axes", sizes.sides),
+        ("signatures", "signed", sizes.signatures),
+    ):
+        found = int(tensors[column].sum(dtype=np.uint64))
+        if found != expected:
+            raise InvalidFingerprint(
+                f"{field}: the tensors have {found:,}, and the header says {expected:,}: make the "
+                f"fingerprint again",
+                field=field,
+            )
+    for field, wrong in (
+        ("names", tensors["names"] == 0),
+        ("signatures", tensors["signed"] > 1),
+        ("zero", tensors["zero"] > 0),
+    ):
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise InvalidFingerprint(
+                f"tensors[{at}].{field} is out of its range: make the fingerprint again",
+                field=f"tensors[{at}].{field}",
+            )
+
+
+def _names(lengths: npt.NDArray[Any], text: bytes) -> list[str]:
+    ends = np.cumsum(lengths, dtype=np.int64).tolist()
+    if ends[-1] != len(text):
+        raise InvalidFingerprint(
+            f"names: they have {ends[-1]:,} bytes, and the header says {len(text):,}", field="names"
+        )
+    try:
+        return [text[a:b].decode() for a, b in zip([0, *ends], ends, strict=False)]
+    except UnicodeDecodeError as error:
+        raise InvalidFingerprint(
+            f"names: one is not UTF-8 ({error.reason}): make the fingerprint again", field="names"
+        ) from None
+
+
+def _start(arrays: FingerprintArrays) -> bytes:
+    sizes = _sizes(arrays, sum(len(name.encode()) for name in arrays.names))
+    scale = arrays.scale.bit_length() - 1
+    return _START.pack(_MAGIC, VERSION, _LINES1, scale, 0, *sizes)
+
+
+def _sizes(arrays: FingerprintArrays, text: int) -> _Sizes:
+    return _Sizes(
+        arrays.tensors.size,
+        len(arrays.names),
+        text,
+        arrays.sides.size,
+        len(arrays.signatures),
+        arrays.lines.size,
+        arrays.keys.size,
+    )
+
+
+def _parts(arrays: FingerprintArrays) -> list[npt.NDArray[np.uint8]]:
+    """The bytes of each column, in their order."""
+    names = [name.encode() for name in arrays.names]
+    gaps = np.diff(arrays.keys, prepend=np.uint64(0))
+    return [
+        *map(
+            _bytes,
+            (
+                arrays.tensors,
+                np.array([len(name) for name in names], "<u2"),
+                np.frombuffer(b"".join(names), np.uint8),
+                arrays.sides.astype("<u8"),
+                arrays.signatures,
+                arrays.lines.astype("<u8"),
+            ),
+        ),
+        *_planes(gaps, 8),
+        *_planes(arrays.owners.astype(np.uint64), _sizes(arrays, 0).owner_bytes),
+        np.packbits(arrays.longer, bitorder="little"),
+    ]
+
+
+def _bytes(column: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(column.tobytes(), np.uint8)
+
+
+def _planes(values: npt.NDArray[np.uint64], width: int) -> list[npt.NDArray[np.uint8]]:
+    """The lowest byte of each value, then the second lowest of each, and so on."""
+    digits = values.astype("<u8").view(np.uint8).reshape(-1, 8)
+    return [digits[:, place] for place in range(width)]
+
+
+def _from_planes(planes: list[npt.NDArray[np.uint8]], count: int) -> npt.NDArray[np.uint64]:
+    digits = np.zeros((count, 8), np.uint8)
+    for place, plane in enumerate(planes):
+        digits[:, place] = plane
+    values: npt.NDArray[np.uint64] = digits.view("<u8").ravel().astype(np.uint64)
+    return values
+
+
+def _hashed(start: Payload, parts: Iterable[npt.NDArray[np.uint8]]) -> bytes:
+    state = hashlib.sha256(start)
+    for part in parts:
+        state.update(np.ascontiguousarray(part).data)
+    return state.digest()
