@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
 
+from modelkin._threads import Counting, Job, check_threads, processors, run_jobs
 from modelkin.checkpoints.adapters import Adapter
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.header import CheckpointLimits, bad_checkpoint
 from modelkin.checkpoints.opening import open_checkpoint
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.fingerprints.fingerprint import Fingerprint, FingerprintMaker, check_scale
-from modelkin.core.fingerprints.tensor_lines import TensorLines, read_lines
-from modelkin.errors import InvalidParameter
+from modelkin.core.fingerprints.tensor_lines import TensorLines, Took, read_lines
 
 __all__ = ["fingerprint"]
-
-Counting = Callable[[int, int], None]
-"""A function of the values read so far, and of all."""
-
-_COUNTED_EVERY: Final = 0.1
-"""Seconds between two calls of the caller's function."""
 
 
 def fingerprint(
@@ -58,8 +48,7 @@ def fingerprint(
         MissingExtra: it is GGUF, and the package ``gguf`` is not installed.
         OSError: a file cannot be read.
     """
-    if threads is not None and threads < 1:
-        raise InvalidParameter(f"threads must be 1 or more, not {threads}", field="threads")
+    check_threads(threads)
     if scale is not None:
         check_scale(scale)
     checkpoint = (
@@ -72,61 +61,15 @@ def fingerprint(
             "give the result",
         )
     maker = FingerprintMaker()
-    lines = _Reading(checkpoint.tensors, count).run(threads or _processors())
+    jobs = [_job(tensor) for tensor in checkpoint.tensors]
+    lines = run_jobs(jobs, threads or processors(), count)
     for tensor, found in zip(checkpoint.tensors, lines, strict=True):
         maker.take(tensor.name, found)
     return maker.finish(scale)
 
 
-class _Stopped(Exception):
-    """Another thread, or the caller, has ended the reading."""
+def _job(tensor: StoredTensor) -> Job[TensorLines]:
+    def read(took: Took) -> TensorLines:
+        return read_lines(tensor.name, tensor.shape, tensor.part, took, tensor.step)
 
-
-class _Reading:
-    """Tensors that are read by threads, each whole by one of them.
-
-    Args:
-        tensors: in the order of the results.
-        count: as for :func:`fingerprint`.
-    """
-
-    def __init__(self, tensors: tuple[StoredTensor, ...], count: Counting | None) -> None:
-        self._tensors, self._count = tensors, count
-        self._ended, self._lock = threading.Event(), threading.Lock()
-        self._done, self._all = 0, sum(tensor.size for tensor in tensors)
-
-    def run(self, threads: int) -> list[TensorLines]:
-        """The lines of each tensor."""
-        with ThreadPoolExecutor(threads, "fingerprint") as pool:
-            # The largest first: none is left to one thread at the end.
-            order = sorted(range(len(self._tensors)), key=lambda at: -self._tensors[at].size)
-            futures = {at: pool.submit(self._read, self._tensors[at]) for at in order}
-            try:
-                left = set(futures.values())
-                while left:
-                    done, left = wait(left, _COUNTED_EVERY, FIRST_EXCEPTION)
-                    for future in done:
-                        future.result()
-                    if self._count is not None:
-                        self._count(self._done, self._all)
-            except BaseException:
-                self._ended.set()
-                pool.shutdown(cancel_futures=True)
-                raise
-        return [futures[at].result() for at in range(len(futures))]
-
-    def _read(self, tensor: StoredTensor) -> TensorLines:
-        return read_lines(tensor.name, tensor.shape, tensor.part, self._took, tensor.step)
-
-    def _took(self, values: int) -> None:
-        if self._ended.is_set():
-            raise _Stopped
-        with self._lock:
-            self._done += values
-
-
-def _processors() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return Job(tensor.size, read)
