@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["MIN_SIDE", "MIN_STACKED", "STRETCH", "Matrix", "Part", "matrices", "part_of", "sides"]
+__all__ = [
+    "MIN_SIDE",
+    "MIN_STACKED",
+    "STRETCH",
+    "Axes",
+    "Matrix",
+    "Part",
+    "axes_of_matrices",
+    "matrices",
+    "part_of",
+    "sides",
+]
 
 Floats = npt.NDArray[np.float32]
 
@@ -62,36 +73,63 @@ class Matrix:
             yield begin, np.ascontiguousarray(values, np.float32)
 
 
-def sides(shape: tuple[int, ...]) -> tuple[int, int]:
-    """The rows and the columns of each matrix of a tensor; 0 and 0 where it has none."""
-    if len(shape) < 2 or not prod(shape):
-        return 0, 0
-    if _is_stack(shape):
-        return shape[-2], shape[-1]
-    longest, second, *others = _by_length(shape)
-    if shape[second] >= MIN_SIDE:
-        return shape[min(longest, second)], shape[max(longest, second)]
-    return shape[longest], shape[second] * prod(shape[axis] for axis in others)
+class Axes(NamedTuple):
+    """What the axes of a tensor are for its matrices.
+
+    Attributes:
+        places: each of their places has a matrix, in the order of C.
+        rows: the axis of the rows.
+        columns: those that are one axis of columns, in this order.
+    """
+
+    places: tuple[int, ...]
+    rows: int
+    columns: tuple[int, ...]
 
 
-def matrices(shape: tuple[int, ...], part: Part, stretch: int = STRETCH) -> Iterator[Matrix]:
-    """The matrices of a tensor; none with a side below 64.
+def axes_of_matrices(shape: tuple[int, ...]) -> Axes | None:
+    """The axes of a tensor's matrices; None where it has none.
 
     - Three axes of at least 16 are a stack of matrices, such as experts.
     - Other tensors of three axes and more are kernels: the two longest axes are a matrix for each
       place of the kernel, in whatever order the axes are stored.
     - Where the second longest is below 64, as in stems and embeddings of patches, all axes but the
       longest are one.
+    """
+    if len(shape) < 2 or not prod(shape):
+        return None
+    if _is_stack(shape):
+        return Axes((0,)[: len(shape) - 2], len(shape) - 2, (len(shape) - 1,))
+    longest, second, *others = sorted(range(len(shape)), key=lambda axis: -shape[axis])
+    if shape[second] >= MIN_SIDE:
+        across, along = sorted((longest, second))
+        return Axes(tuple(sorted(others)), across, (along,))
+    # The shortest first: so I x H x W and H x W x I are one order.
+    rest = sorted((second, *others), key=lambda axis: (shape[axis], axis))
+    return Axes((), longest, tuple(rest))
+
+
+def sides(shape: tuple[int, ...]) -> tuple[int, int]:
+    """The rows and the columns of each matrix of a tensor; 0 and 0 where it has none."""
+    axes = axes_of_matrices(shape)
+    if axes is None:
+        return 0, 0
+    return shape[axes.rows], prod(shape[axis] for axis in axes.columns)
+
+
+def matrices(shape: tuple[int, ...], part: Part, stretch: int = STRETCH) -> Iterator[Matrix]:
+    """The matrices of a tensor, see :func:`axes_of_matrices`; none with a side below 64.
 
     Args:
         shape: of the tensor; vectors and scalars have no lines.
         part: reads its elements in the order of C.
         stretch: as of :class:`Matrix`.
     """
-    if min(sides(shape)) < MIN_SIDE:
+    axes = axes_of_matrices(shape)
+    if axes is None or min(sides(shape)) < MIN_SIDE:
         return
-    readers = _readers_of_stack if _is_stack(shape) else _readers_of_kernel
-    for read in readers(shape, part):
+    readers = _of_stack(shape, part) if _is_stack(shape) else _of_kernel(shape, part, axes)
+    for read in readers:
         yield Matrix(*sides(shape), read, stretch)
 
 
@@ -105,11 +143,7 @@ def _is_stack(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 or (len(shape) == 3 and min(shape) >= MIN_STACKED)
 
 
-def _by_length(shape: tuple[int, ...]) -> list[int]:
-    return sorted(range(len(shape)), key=lambda axis: -shape[axis])
-
-
-def _readers_of_stack(shape: tuple[int, ...], part: Part) -> Iterator[Rows]:
+def _of_stack(shape: tuple[int, ...], part: Part) -> Iterator[Rows]:
     rows, columns = shape[-2:]
     for first in range(0, prod(shape), rows * columns):
 
@@ -120,31 +154,18 @@ def _readers_of_stack(shape: tuple[int, ...], part: Part) -> Iterator[Rows]:
         yield read
 
 
-def _readers_of_kernel(shape: tuple[int, ...], part: Part) -> Iterator[Rows]:
+def _of_kernel(shape: tuple[int, ...], part: Part, axes: Axes) -> Iterator[Rows]:
     if prod(shape) <= WHOLE:
         part = part_of(part(0, prod(shape)))
-    longest, second, *others = _by_length(shape)
-    if shape[second] < MIN_SIDE:
-        # The shortest first: so I x H x W and H x W x I are one order.
-        rest = sorted((second, *others), key=lambda axis: (shape[axis], axis))
+    order = (*axes.places, axes.rows, *axes.columns)
+    for place in np.ndindex(*(shape[axis] for axis in axes.places)):
 
-        def read(begin: int, end: int) -> npt.NDArray[Any]:
-            slab = _slab(shape, part, longest, begin, end)
-            rows: npt.NDArray[Any] = slab.transpose(longest, *rest).reshape(end - begin, -1)
+        def read(begin: int, end: int, place: tuple[int, ...] = place) -> npt.NDArray[Any]:
+            slab = _slab(shape, part, axes.rows, begin, end)
+            rows: npt.NDArray[Any] = slab.transpose(*order)[place].reshape(end - begin, -1)
             return rows
 
         yield read
-        return
-    across, along = sorted((longest, second))
-    others.sort()
-    for place in np.ndindex(*(shape[axis] for axis in others)):
-
-        def read_place(begin: int, end: int, place: tuple[int, ...] = place) -> npt.NDArray[Any]:
-            slab = _slab(shape, part, across, begin, end)
-            rows: npt.NDArray[Any] = slab.transpose(*others, across, along)[place]
-            return rows
-
-        yield read_place
 
 
 def _slab(shape: tuple[int, ...], part: Part, axis: int, begin: int, end: int) -> Any:

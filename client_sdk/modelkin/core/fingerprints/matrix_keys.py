@@ -8,6 +8,7 @@ keys of further columns.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,23 @@ from modelkin.core.fingerprints.tables import LineSample, has_few_values, is_str
 from modelkin.core.fingerprints.tensor_signatures import SignatureMaker
 from modelkin.core.kernels.choice import kernels
 
-__all__ = ["MatrixKeys", "line_keys"]
+__all__ = ["MatrixKeys", "MatrixReading", "line_keys"]
 
 Floats = npt.NDArray[np.float32]
+
+
+class MatrixReading(Protocol):
+    """A way to the keys of a matrix, see :class:`MatrixKeys`; others lie on devices."""
+
+    is_finite: bool
+
+    @property
+    def is_structured(self) -> bool: ...
+
+    @property
+    def has_few_values(self) -> bool: ...
+
+    def read(self, signature: SignatureMaker, first: int) -> tuple[Keys, Keys]: ...
 
 
 class MatrixKeys:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
 
-__all__ = ["PlaceScales"]
+__all__ = ["PlaceScales", "reciprocal_rms"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -43,18 +43,29 @@ class PlaceScales:
     @cached_property
     def of_rows(self) -> Floats:
         """The scale of each place of a row: one for each column, shape ``(columns,)``."""
-        return _reciprocal_rms(self._of_columns, self._of_rows.shape[1])
+        return reciprocal_rms(_total(self._of_columns), self._of_rows.shape[1])
 
     @cached_property
     def of_columns(self) -> Floats:
         """The scale of each place of a column: one for each row, shape ``(rows,)``."""
-        return _reciprocal_rms(self._of_rows, self._of_columns.shape[1])
+        return reciprocal_rms(_total(self._of_rows), self._of_columns.shape[1])
 
 
-def _reciprocal_rms(sums: npt.NDArray[np.uint64], count: int) -> Floats:
-    total = np.zeros(sums.shape[1])
-    for window in range(len(sums) - 1, -1, -1):  # one order, so one rounding
-        total += np.ldexp(sums[window].astype(np.float64), 32 * window)
+def _total(windows: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    total = np.zeros(windows.shape[1])
+    for window in range(len(windows) - 1, -1, -1):  # one order, so one rounding
+        total += np.ldexp(windows[window].astype(np.float64), 32 * window)
+    return total
+
+
+def reciprocal_rms(total: npt.NDArray[np.float64], count: int) -> Floats:
+    """What magnitudes are multiplied by at each place, shape ``(n,)``.
+
+    Args:
+        total: the sums of squares, as integers of ``2^-276`` that are rounded once they are added
+            from the greatest window on; shape ``(n,)``.
+        count: the squares in each sum.
+    """
     rms = np.ldexp(np.sqrt(total / count), -138)
     scales = np.zeros(len(rms))
     np.divide(1, rms, out=scales, where=rms > 0)

@@ -39,12 +39,13 @@ class LineSample:
     Attributes:
         row_numbers: those of the rows that are kept, shape ``(r,)``.
         rows: these rows, with all their entries, shape ``(r, columns)``.
+        column_numbers: those of the columns that are kept, shape ``(c,)``.
     """
 
     def __init__(self, rows: int, columns: int) -> None:
-        self.row_numbers, self._column_numbers = _spread(rows), _spread(columns)
+        self.row_numbers, self.column_numbers = _spread(rows), _spread(columns)
         self.rows = np.empty((self.row_numbers.size, columns), np.float32)
-        self._columns = np.empty((self._column_numbers.size, min(rows, _MOST_PLACES)), np.float32)
+        self._columns = np.empty((self.column_numbers.size, min(rows, _MOST_PLACES)), np.float32)
 
     @classmethod
     def of(cls, matrix: Floats) -> LineSample:
@@ -63,7 +64,7 @@ class LineSample:
         first, last = np.searchsorted(self.row_numbers, (begin, begin + len(values)))
         self.rows[first:last] = values[self.row_numbers[first:last] - begin]
         places = self._columns[:, begin : begin + len(values)]
-        places[:] = values[: places.shape[1], self._column_numbers].T
+        places[:] = values[: places.shape[1], self.column_numbers].T
 
     @property
     def lines(self) -> tuple[Floats, Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Final
@@ -13,13 +13,13 @@ import numpy.typing as npt
 
 from modelkin.core.fingerprints.lines import Keys
 from modelkin.core.fingerprints.matrices import STRETCH, Part, matrices, sides
-from modelkin.core.fingerprints.matrix_keys import MatrixKeys
+from modelkin.core.fingerprints.matrix_keys import MatrixKeys, MatrixReading
 from modelkin.core.fingerprints.tensor_signatures import SignatureMaker
 from modelkin.core.fingerprints.tensors import NotComparable
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidImportance
 
-__all__ = ["LinesMaker", "TensorLines", "read_lines"]
+__all__ = ["LinesMaker", "TensorLines", "Took", "lines_of", "read_lines"]
 
 Took = Callable[[int], None]
 """A function of how many values were read since it was called before."""
@@ -109,22 +109,37 @@ def read_lines(
     Raises:
         InvalidImportance: a value of a matrix is NaN or infinite, also as a float32.
     """
+    readings = (MatrixKeys(matrix, took) for matrix in matrices(shape, part, stretch))
+    return lines_of(name, shape, readings, took)
+
+
+def lines_of(
+    name: str, shape: tuple[int, ...], readings: Iterable[MatrixReading], took: Took
+) -> TensorLines:
+    """The lines of a tensor whose matrices are read in some way.
+
+    Args:
+        name: as of :func:`read_lines`, also for ``shape`` and ``took``.
+        readings: of each matrix, in their order; each begins when it is asked for.
+
+    Raises:
+        InvalidImportance: as for :func:`read_lines`.
+    """
     maker, read = LinesMaker(shape), 0
-    for matrix in matrices(shape, part, stretch):
-        first = MatrixKeys(matrix, took)
-        if not first.is_finite:
+    for each in readings:
+        if not each.is_finite:
             raise InvalidImportance(
                 f"tensor {quote(name)} has values that are NaN or infinite: leave it out, or mend "
                 f"it",
                 field=name,
             )
-        if first.is_structured:
+        if each.is_structured:
             maker.leave_out(NotComparable.STRUCTURED)
-        elif first.has_few_values:
+        elif each.has_few_values:
             maker.leave_out(NotComparable.FEW_VALUES)
         else:
-            maker.take(*first.read(maker.signature, read))
-        read += matrix.rows * matrix.columns
+            maker.take(*each.read(maker.signature, read))
+        read += prod(sides(shape))
     took(prod(shape) - read)
     return maker.finish()
 

@@ -17,7 +17,7 @@ from modelkin.core.fingerprints.lines import size_of_set
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.schemes import permutations
 
-__all__ = ["SIGNATURE_BYTES", "SignatureMaker", "kappa_of"]
+__all__ = ["SIGNATURE_BYTES", "SignatureMaker", "kappa_of", "permutations_of_signatures"]
 
 SIGNATURE_BYTES: Final = 128
 _SEED: Final = 1
@@ -44,7 +44,12 @@ class SignatureMaker:
             members: their places among the values of all matrices, these one after the other.
         """
         if members.size and self._fits:
-            least = kernels().minhash32(members.astype(np.uint32), *_permutations())
+            permuted = permutations_of_signatures()
+            self.lower(kernels().minhash32(members.astype(np.uint32), *permuted))
+
+    def lower(self, least: npt.NDArray[np.uint32]) -> None:
+        """Take the least value that some members have under each permutation, shape ``(128,)``."""
+        if self._fits:
             self._least = np.minimum(self._least, least)
             self._is_empty = False
 
@@ -74,5 +79,6 @@ def kappa_of(first: bytes, second: bytes, length: int) -> float:
 
 
 @lru_cache(maxsize=1)
-def _permutations() -> tuple[Any, Any]:
+def permutations_of_signatures() -> tuple[Any, Any]:
+    """The factors and offsets of ``affine32``, shape ``(128,)`` each."""
     return permutations("affine32", SIGNATURE_BYTES, _SEED)
