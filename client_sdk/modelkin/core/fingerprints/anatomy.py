@@ -16,7 +16,8 @@ import numpy as np
 
 from modelkin.core.fingerprints.comparison import MODEL_LIMIT, Comparison, compare
 from modelkin.core.fingerprints.fingerprint import Fingerprint
-from modelkin.core.fingerprints.relations import ORIGIN, Relation, relations
+from modelkin.core.fingerprints.relations.relation import ORIGIN, Relation
+from modelkin.core.fingerprints.relations.relations import relations
 from modelkin.core.fingerprints.sources import Parent, TensorAnatomy, TensorSource, Verdict
 
 __all__ = ["Anatomy", "Parent", "Relation", "TensorAnatomy", "TensorSource", "Verdict", "anatomy"]
@@ -79,22 +80,27 @@ def anatomy(checkpoint: Fingerprint, models: Mapping[str, Fingerprint]) -> Anato
         for number, tensor in enumerate(checkpoint.tensors)
     )
     scale = max([checkpoint.scale, *(model.scale for model in models.values())])
-    parents = _parents(checkpoint, found)
-    return Anatomy(tensors, parents, scale, relations(parents))
+    ranked = _nearest_first(found)
+    parents = tuple(_parent(checkpoint, each, added) for each, added in ranked)
+    return Anatomy(tensors, parents, scale, relations([each for each, _ in ranked], parents))
 
 
-def _parents(checkpoint: Fingerprint, found: list[Comparison]) -> tuple[Parent, ...]:
-    """The models by what each adds to those before."""
-    parents, left = list[Parent](), list(found)
+def _nearest_first(found: list[Comparison]) -> list[tuple[Comparison, float]]:
+    """The models by what each adds to those before, and this share of the checkpoint's lines."""
+    ranked, left = list[tuple[Comparison, float]](), list(found)
     covered = np.zeros(0, np.uint64)
     while left:
-        news = [np.setdiff1d(each.keys, covered, assume_unique=True).size for each in left]
-        at = max(range(len(left)), key=lambda i: (news[i], left[i].share, left[i].model))
-        best = left.pop(at)
-        added = best.share * news[at] / best.keys.size
-        parents.append(_parent(checkpoint, best, added))
-        covered = np.union1d(covered, best.keys)
-    return tuple(parents)
+        added = [
+            each.share * np.setdiff1d(each.keys, covered, assume_unique=True).size / each.keys.size
+            for each in left
+        ]
+        at = min(
+            range(len(left)),
+            key=lambda i: (-added[i], -left[i].share, -left[i].share_of_model, left[i].model),
+        )
+        ranked.append((left[at], float(added[at])))
+        covered = np.union1d(covered, left.pop(at).keys)
+    return ranked
 
 
 def _parent(checkpoint: Fingerprint, found: Comparison, added: float) -> Parent:
@@ -119,7 +125,16 @@ def _parent(checkpoint: Fingerprint, found: Comparison, added: float) -> Parent:
 
 def _verdict(found: Comparison, held: float) -> Verdict:
     if found.share >= _ALL:
-        return "copy" if found.share_of_model >= _ALL else "part"
+        own, of_model = (_parameters(each) for each in (found.ours, found.theirs))
+        if found.share_of_model >= _ALL and _ALL <= own / of_model <= 1 / _ALL:
+            return "copy"
+        # A checkpoint of more parameters, such as an up-scaled one, is no part.
+        return "part" if own <= of_model else "derived"
     if not found.sources:
         return "related"
     return "derived" if held >= _ENOUGH else "reuses"
+
+
+def _parameters(fingerprint: Fingerprint) -> int:
+    """The parameters that are compared, those of equal tensors once for each name."""
+    return sum(each.size * len(each.names) for each in fingerprint.tensors if each.lines)

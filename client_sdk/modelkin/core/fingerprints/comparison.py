@@ -20,7 +20,15 @@ from modelkin.core.fingerprints.sources import TensorSource
 from modelkin.core.fingerprints.tensor_signatures import kappa_of
 from modelkin.core.fingerprints.tensors import LinesOfTensor
 
-__all__ = ["MODEL_LIMIT", "Comparison", "compare"]
+__all__ = [
+    "MODEL_LIMIT",
+    "TENSOR_KEYS",
+    "TENSOR_LIMIT",
+    "Comparison",
+    "Meetings",
+    "chance",
+    "compare",
+]
 
 MODEL_LIMIT: Final = -13.0
 """The decimal logarithm of the probability below which two models have lines in common."""
@@ -36,6 +44,29 @@ Owners = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
+class Meetings:
+    """The lines in common, once for each pair of tensors that has them; all of shape ``(n,)``.
+
+    Attributes:
+        first: the number of the checkpoint's tensor.
+        second: that of the model's.
+        at: the place of the key among the checkpoint's.
+    """
+
+    first: Owners
+    second: Owners
+    at: Owners
+
+    def pairs(self) -> dict[tuple[int, int], int]:
+        """The pairs of tensors with lines in common, and how many these are."""
+        codes, counts = np.unique(self.first << 32 | self.second, return_counts=True)
+        return {
+            (code >> 32, code & 0xFFFFFFFF): count
+            for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
+        }
+
+
+@dataclass(frozen=True, eq=False)
 class Comparison:
     """What a checkpoint and a model have in common.
 
@@ -47,6 +78,9 @@ class Comparison:
         share: of the checkpoint's keys at that scale.
         share_of_model: of the model's.
         sources: what is found of each tensor of the checkpoint, by its number.
+        ours: the checkpoint, at the scale of both.
+        theirs: the model.
+        meetings: where its lines and those of the model meet.
     """
 
     model: str
@@ -58,13 +92,18 @@ class Comparison:
     expected: float
     log10_p: float
     sources: Mapping[int, list[TensorSource]]
+    ours: Fingerprint
+    theirs: Fingerprint
+    meetings: Meetings
 
 
 def compare(checkpoint: Fingerprint, name: str, model: Fingerprint) -> Comparison:
+    """Compare a checkpoint with a model, at the coarser of their scales."""
     scale = max(checkpoint.scale, model.scale)
     ours, theirs = checkpoint.at(scale), model.at(scale)
     common = np.intersect1d(ours.distinct, theirs.distinct, assume_unique=True)
-    expected, log10_p = _chance(common.size, ours.lines, theirs.lines, scale)
+    meetings = _meetings(ours, theirs)
+    expected, log10_p = chance(common.size, ours.lines, theirs.lines, scale)
     held = np.bincount(ours.owners, minlength=len(ours.tensors))
     inside = np.isin(ours.keys, common)
     of_tensor = np.bincount(ours.owners[inside], minlength=len(ours.tensors))
@@ -77,21 +116,24 @@ def compare(checkpoint: Fingerprint, name: str, model: Fingerprint) -> Compariso
         common.size / max(1, theirs.distinct.size),
         expected,
         log10_p,
-        _sources(name, ours, theirs, held),
+        _sources(name, ours, theirs, held, meetings),
+        ours,
+        theirs,
+        meetings,
     )
 
 
 def _sources(
-    name: str, ours: Fingerprint, theirs: Fingerprint, held: Owners
+    name: str, ours: Fingerprint, theirs: Fingerprint, held: Owners, meetings: Meetings
 ) -> dict[int, list[TensorSource]]:
     """The pairs of tensors with more common keys than chance explains, by the first's number."""
     pairs = sum(1 for a in ours.tensors if a.lines) * sum(1 for b in theirs.tensors if b.lines)
     sources = dict[int, list[TensorSource]]()
-    for (number, other), count in pairs_of_tensors(ours, theirs):
+    for (number, other), count in meetings.pairs().items():
         if count < TENSOR_KEYS:
             continue
         mine, its = ours.tensors[number], theirs.tensors[other]
-        expected, log10_p = _chance(count, mine.lines, its.lines, ours.scale)
+        expected, log10_p = chance(count, mine.lines, its.lines, ours.scale)
         if log10_p + math.log10(pairs) < TENSOR_LIMIT:
             share = count / int(held[number])
             kappa = _kappa(mine, its)
@@ -100,7 +142,7 @@ def _sources(
     return sources
 
 
-def _chance(
+def chance(
     count: int, first: Mapping[int, int], second: Mapping[int, int], scale: int
 ) -> tuple[float, float]:
     """How many keys strangers have in common at most, and the logarithm of the P of so many."""
@@ -114,15 +156,10 @@ def _kappa(one: LinesOfTensor, other: LinesOfTensor) -> float | None:
     return kappa_of(one.signature, other.signature, one.row_length)
 
 
-def pairs_of_tensors(ours: Fingerprint, theirs: Fingerprint) -> list[tuple[tuple[int, int], int]]:
-    """The numbers of tensors of both with keys in common, and how many these are."""
+def _meetings(ours: Fingerprint, theirs: Fingerprint) -> Meetings:
     begin = np.searchsorted(theirs.keys, ours.keys, "left")
     counts = np.searchsorted(theirs.keys, ours.keys, "right") - begin
-    first = np.repeat(ours.owners.astype(np.int64), counts)
-    at = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    second = theirs.owners[np.repeat(begin, counts) + at].astype(np.int64)
-    codes, found = np.unique(first * len(theirs.tensors) + second, return_counts=True)
-    return [
-        (divmod(code, len(theirs.tensors)), count)
-        for code, count in zip(codes.tolist(), found.tolist(), strict=True)
-    ]
+    at = np.repeat(np.arange(ours.keys.size), counts)
+    nth = np.arange(at.size) - np.repeat(np.cumsum(counts) - counts, counts)
+    second = theirs.owners[begin[at] + nth].astype(np.int64)
+    return Meetings(ours.owners[at].astype(np.int64), second, at)

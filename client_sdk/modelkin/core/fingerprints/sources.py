@@ -63,9 +63,10 @@ class Parent:
 
     Attributes:
         model: its name.
-        verdict: ``copy`` where all lines of both are the same, ``part`` where all of the
-            checkpoint's are found; ``derived`` where they come from a quarter of it at least,
-            ``reuses`` where from few tensors alone; ``related`` where no tensor has enough.
+        verdict: ``copy`` where all lines of both are the same, and as many parameters; ``part``
+            where all of the checkpoint's are found in a model that is no smaller; ``derived`` where
+            they come from a quarter of it at least, ``reuses`` where from few tensors alone;
+            ``related`` where no tensor has enough.
         share_of_lines: of the checkpoint's sampled lines, those that are found.
         added: those that no parent before has.
         share_of_parameters: of the parameters that are compared, by the share of each tensor.

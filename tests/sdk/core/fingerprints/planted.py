@@ -19,11 +19,12 @@ TOKENS: Final = 600
 
 
 def model(seed: int) -> Tensors:
-    """Weights whose columns have scales of their own, as trained ones have."""
+    """Weights whose columns have scales, as trained ones have: mostly those of their inputs."""
     draw = np.random.default_rng(seed)
+    inputs = {width: draw.lognormal(0, 0.3, width) for width in (WIDTH, HIDDEN)}
 
     def weights(*shape: int) -> npt.NDArray[np.float32]:
-        scales = draw.lognormal(0, 0.3, shape[-1])
+        scales = inputs[shape[-1]] * draw.lognormal(0, 0.15, shape[-1])
         return (0.02 * scales * draw.standard_normal(shape)).astype(np.float32)
 
     tensors = {"embed": weights(TOKENS, WIDTH), "norm": np.ones(WIDTH, np.float32)}

@@ -29,7 +29,7 @@ SHARES = {
     "noise .2": 0.16,
     "noise .5": 0.02,
 }
-COPIES = {"renamed", "transposed", "flipped", "up-scaled", "experts", "kernels"}
+COPIES = {"renamed", "transposed", "flipped", "kernels"}
 UP_SCALED = ["0", "1", "2", "1", "2", "3"]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelkin.core.fingerprints.anatomy import anatomy
-from modelkin.core.fingerprints.relations import ORIGIN
+from modelkin.core.fingerprints.relations.relation import ORIGIN
 from tests.sdk.core.fingerprints.planted import fingerprint, model
 
 

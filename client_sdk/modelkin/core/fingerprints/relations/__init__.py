@@ -1,0 +1,1 @@
+"""Relations: what a checkpoint is to given models, in sentences."""

@@ -1,0 +1,350 @@
+"""Groups of tensors and what became of each: as they were, transposed, fused, resized, copied.
+
+A sample has few lines of one tensor, and enough of all tensors of a kind: ``mlp.up`` of each layer.
+So these are judged together, by the lines in common with the model's kinds and by the shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final, Literal
+
+import numpy as np
+
+from modelkin.core.fingerprints.comparison import TENSOR_KEYS, TENSOR_LIMIT, Comparison, chance
+from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.matrices import sides
+from modelkin.core.fingerprints.relations.layer_maps import Layer, LayerMap, layers_of
+from modelkin.core.fingerprints.relations.positions import position_of
+
+__all__ = ["Change", "Group", "Match", "groups_of", "matches"]
+
+Change = Literal[
+    "none",
+    "transposed",
+    "reshaped",
+    "turned",
+    "fused",
+    "split",
+    "resized",
+    "repeated",
+    "grown",
+    "other",
+]
+"""What a kind is to its origins: ``grown`` are experts, of matrices that are none; ``resized`` are
+tensors of which one side is longer or shorter; ``turned`` and ``other`` are left open."""
+
+_PART: Final = 0.1
+"""Kinds with so many of the lines that the first one has are origins as well."""
+_FEW: Final = 0.1
+"""Lines of one direction that are left in a tensor whose other direction has another order."""
+_ALIKE: Final = 0.2
+"""Kappa of tensors in one order, however much they were trained; others have about 0."""
+_LEAST: Final = 12
+"""Keys of a direction that tell."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tensors of one kind and shape.
+
+    Attributes:
+        stack: what has the layers; empty for tensors in no layer.
+        name: the kind, as in ``Position``.
+        shape: of each.
+        numbers: of its tensors, in the order of the fingerprint.
+        is_expert: whether they are experts by their names.
+    """
+
+    stack: str
+    name: str
+    shape: tuple[int, ...]
+    numbers: tuple[int, ...]
+    is_expert: bool
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """The rows and the columns of its matrices."""
+        return sides(self.shape)
+
+    @property
+    def matrices(self) -> int:
+        """How many each tensor has."""
+        return prod(self.shape) // prod(self.sides)
+
+
+@dataclass(frozen=True)
+class Match:
+    """What became of a kind.
+
+    Attributes:
+        kind: the checkpoint's.
+        origins: the model's kinds that have its lines, the most first.
+        change: what it is to them.
+        found: the sampled lines that are equal, of those that ``change`` leaves.
+        comparable: how many there were, at least 1.
+        resized: the sides before and after, where one was resized or repeated.
+        is_reordered: whether the lines have another order, so that those across are broken up.
+    """
+
+    kind: Group
+    origins: tuple[Group, ...]
+    change: Change
+    found: int
+    comparable: float
+    resized: tuple[int, int] | None = None
+    is_reordered: bool = False
+
+
+def groups_of(
+    fingerprint: Fingerprint, numbers: Collection[int] | None = None
+) -> tuple[Group, ...]:
+    """The kinds of the tensors that are compared.
+
+    Args:
+        fingerprint: of the checkpoint.
+        numbers: the tensors that count; all by default.
+    """
+    found = defaultdict[tuple[str, str, tuple[int, ...], bool], list[int]](list)
+    for number, tensor in enumerate(fingerprint.tensors):
+        if tensor.lines and (numbers is None or number in numbers):
+            place = position_of(tensor.name)
+            is_expert = place.expert is not None
+            found[place.stack, place.kind, tensor.shape, is_expert].append(number)
+    return tuple(
+        Group(stack, name, shape, tuple(members), is_expert)
+        for (stack, name, shape, is_expert), members in found.items()
+    )
+
+
+def matches(
+    comparison: Comparison, kinds: Sequence[Group], layers: LayerMap
+) -> tuple[Match | None, ...]:
+    """What became of kinds; None for those without an origin in the model.
+
+    Args:
+        comparison: of the checkpoint and the model.
+        kinds: the checkpoint's.
+        layers: where its layers come from.
+    """
+    of_model = groups_of(comparison.theirs)
+    meetings = _meetings(comparison, kinds, of_model, layers)
+    origins = [
+        _origins(comparison, kind, of_model, meetings.get(number, {}), len(kinds))
+        for number, kind in enumerate(kinds)
+    ]
+    children = defaultdict[Group, list[Group]](list)
+    for kind, found in zip(kinds, origins, strict=True):
+        for origin in found:
+            children[origin].append(kind)
+    made = [
+        _match(comparison, kind, found, meetings[number], children) if found else None
+        for number, (kind, found) in enumerate(zip(kinds, origins, strict=True))
+    ]
+    order = any(each.is_reordered for each in made if each)
+    turned = any(each.change == "transposed" for each in made if each)
+    return tuple(_of_turned(each, order, turned) if each else None for each in made)
+
+
+def _of_turned(match: Match, order: bool, turned: bool) -> Match:
+    """What became of tensors whose order is not the origin's, as other tensors tell it.
+
+    Of a square one, or of few lines, the sample alone cannot.
+    """
+    if match.change != "turned" or order == turned:
+        return match
+    if turned:
+        return replace(match, change="transposed")
+    comparable = max(1, match.found)
+    return replace(match, change="none", comparable=comparable, is_reordered=True)
+
+
+_Meetings = Mapping[Group, set[tuple[int, int]]]
+"""For kinds of the model, the tensors and keys of a kind that meet them."""
+
+
+def _meetings(
+    comparison: Comparison, kinds: Sequence[Group], of_model: Sequence[Group], layers: LayerMap
+) -> dict[int, _Meetings]:
+    """The lines in common of kinds; where the layers are known, of these alone."""
+    mine = {number: at for at, kind in enumerate(kinds) for number in kind.numbers}
+    its = {number: kind for kind in of_model for number in kind.numbers}
+    allowed: dict[int, frozenset[Layer]] = {}
+    for number in mine:
+        places = layers_of(comparison.ours.tensors[number])
+        allowed[number] = frozenset().union(*(layers.copies.get(each, ()) for each in places))
+    places_of_model = [layers_of(tensor) for tensor in comparison.theirs.tensors]
+    found = defaultdict[int, dict[Group, set[tuple[int, int]]]](lambda: defaultdict(set))
+    meetings = comparison.meetings
+    for first, second, at in zip(
+        meetings.first.tolist(), meetings.second.tolist(), meetings.at.tolist(), strict=True
+    ):
+        if first not in mine:
+            continue
+        there = places_of_model[second]
+        if not allowed[first] or not there or there & allowed[first]:
+            found[mine[first]][its[second]].add((first, at))
+    return dict(found)
+
+
+def _origins(
+    comparison: Comparison,
+    kind: Group,
+    of_model: Sequence[Group],
+    meetings: _Meetings,
+    kinds: int,
+) -> tuple[Group, ...]:
+    """The model's kinds that have lines of one, beyond chance."""
+    limit = TENSOR_LIMIT - math.log10(max(1, kinds * len(of_model)))
+    ranked = sorted(meetings, key=lambda each: -len(meetings[each]))
+    least = max(TENSOR_KEYS, _PART * len(meetings[ranked[0]])) if ranked else 0
+    return tuple(
+        each
+        for each in ranked
+        if len(meetings[each]) >= least and _chance(comparison, kind, each, meetings) < limit
+    )
+
+
+def _chance(comparison: Comparison, kind: Group, origin: Group, meetings: _Meetings) -> float:
+    """The logarithm of the probability of so many lines in common."""
+    ours, theirs = comparison.ours, comparison.theirs
+    first, second = Counter[int](), Counter[int]()
+    for number in kind.numbers:
+        first.update(ours.tensors[number].lines)
+    for number in origin.numbers:
+        second.update(theirs.tensors[number].lines)
+    return chance(len(meetings[origin]), first, second, ours.scale)[1]
+
+
+def _match(
+    comparison: Comparison,
+    kind: Group,
+    origins: tuple[Group, ...],
+    meetings: _Meetings,
+    children: Mapping[Group, Sequence[Group]],
+) -> Match:
+    lengths = comparison.ours.lengths
+    met = set[tuple[int, int]]().union(*(meetings[each] for each in origins))
+    found = Counter(int(lengths[at]) for _, at in met)
+    held = Counter[int](lengths[np.isin(comparison.ours.owners, kind.numbers)].tolist())
+    counts = {each: len(meetings[each]) for each in meetings}
+    change, length, before = _change(comparison, kind, origins, children, counts)
+    if not length:
+        return _of_whole(comparison, kind, origins, change, found, held)
+    across = sum(kind.sides) - length
+    comparable = held[length] / (2 if across == length else 1)
+    if change == "resized":
+        comparable *= min(1, before / across)
+    resized = (before, across) if change in ("resized", "repeated") else None
+    at_most = min(found[length], int(comparable))
+    return Match(kind, origins, change, at_most, max(1, comparable), resized)
+
+
+def _of_whole(
+    comparison: Comparison,
+    kind: Group,
+    origins: tuple[Group, ...],
+    change: Change,
+    found: Mapping[int, int],
+    held: Mapping[int, int],
+) -> Match:
+    """A kind whose lines of both directions may be found."""
+    rows, columns = kind.sides
+    total, of_total = sum(found.values()), max(1, sum(held.values()))
+    plain = Match(kind, origins, change, total, of_total)
+    kappa = _kappa(comparison, kind, origins[0])
+    if change != "none" or (kappa is not None and kappa >= _ALIKE):
+        return plain
+    if rows == columns:
+        if kappa is None or of_total < 2 * _LEAST:
+            return plain
+        is_whole = total >= 0.99 * of_total
+        return replace(plain, change="transposed" if is_whole else "turned")
+    shares = sorted((found.get(n, 0) / max(1, held.get(n, 0)), n) for n in (rows, columns))
+    (low, _), (high, length) = shares
+    enough = min(held.get(rows, 0), held.get(columns, 0)) >= _LEAST
+    if enough and high >= 0.2 and low <= _FEW * high:
+        return Match(kind, origins, change, found[length], held[length], None, True)
+    return plain if kappa is None else replace(plain, change="turned")
+
+
+def _kappa(comparison: Comparison, kind: Group, origin: Group) -> float | None:
+    """How alike its tensors are to those of an origin, where both have one order."""
+    names = {comparison.theirs.tensors[number].name for number in origin.numbers}
+    kappas = [
+        source.kappa
+        for number in kind.numbers
+        for source in comparison.sources.get(number, ())[:1]
+        if source.kappa is not None and source.tensor.name in names
+    ]
+    return float(np.mean(kappas)) if kappas else None
+
+
+def _change(
+    comparison: Comparison,
+    kind: Group,
+    origins: tuple[Group, ...],
+    children: Mapping[Group, Sequence[Group]],
+    counts: Mapping[Group, int],
+) -> tuple[Change, int, int]:
+    """The change; the length of the lines that it leaves, 0 for all; the other side before."""
+    origin, size = origins[0], prod(kind.shape)
+    shared = max(set(kind.sides).intersection(*(each.sides for each in origins)), default=0)
+    whole = sum(prod(each.shape) * _many(comparison.theirs, each) for each in origins)
+    is_single = len(origins) == 1
+    of_experts = any(each.is_expert or each.matrices > 1 for each in origins)
+    has_sides = is_single and sorted(kind.sides) == sorted(origin.sides)
+    if (kind.is_expert or kind.matrices > 1) and not of_experts:
+        if has_sides:
+            return "grown", 0, 0
+        fits = shared and size == whole * kind.matrices
+        return ("grown" if fits else "other"), shared if fits else 0, 0
+    if size == whole and not (is_single and size == prod(origin.shape)):
+        return ("fused", 0, 0) if has_sides else ("fused" if shared else "other", shared, 0)
+    if not is_single:
+        return "other", 0, 0
+    if has_sides and kind.matrices == origin.matrices:
+        if kind.shape == origin.shape:
+            return "none", 0, 0
+        return ("transposed" if kind.shape == origin.shape[::-1] else "reshaped"), 0, 0
+    if has_sides:
+        return ("split" if kind.matrices == 1 else "other"), 0, 0
+    if not shared or kind.matrices != origin.matrices:
+        return "other", 0, 0
+    return _resized(comparison, kind, origin, children, counts, shared)
+
+
+def _resized(
+    comparison: Comparison,
+    kind: Group,
+    origin: Group,
+    children: Mapping[Group, Sequence[Group]],
+    counts: Mapping[Group, int],
+    shared: int,
+) -> tuple[Change, int, int]:
+    """The change of a kind of which one side is longer or shorter than its origin's."""
+    before, across = sum(origin.sides) - shared, sum(kind.sides) - shared
+    siblings = sum(prod(each.shape) * _many(comparison.ours, each) for each in children[origin])
+    if len(children[origin]) > 1:
+        is_split = siblings == prod(origin.shape)
+        return ("split" if is_split else "other"), shared if is_split else 0, 0
+    distinct = max(comparison.ours.tensors[n].lines.get(shared, 0) for n in kind.numbers)
+    is_multiple = across > before and across % before == 0
+    if is_multiple and distinct <= before + (across if across == shared else 0):
+        return "repeated", shared, before
+    others = (count for each, count in counts.items() if each != origin)
+    if counts[origin] < _LEAST or max(others, default=0) > max(1, _FEW / 2 * counts[origin]):
+        return "other", 0, 0
+    return "resized", shared, before
+
+
+def _many(fingerprint: Fingerprint, kind: Group) -> int:
+    """How many tensors of a kind a layer has."""
+    places = Counter(
+        layer for number in kind.numbers for layer in layers_of(fingerprint.tensors[number])
+    )
+    return max(places.values(), default=len(kind.numbers))
