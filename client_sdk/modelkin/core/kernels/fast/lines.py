@@ -283,13 +283,13 @@ def _members_of_sets(lines: Any, scales: Any, least: Any, first: int, members: A
 @compile_loop
 def _above(line: Any, scales: Any, least: Any, found: Any, places: Any) -> Any:
     """Gather the scaled magnitudes that are not below a bound, and their places."""
-    count = 0
-    for j in range(line.size):
-        magnitude = np.float32(abs(line[j]) * scales[j])
-        if magnitude >= least:
-            found[count] = magnitude
-            places[count] = j
-            count += 1
+    count: Any = 0
+    for j in range(line.size):  # without a branch, as in _keep_largest
+        places[count] = j
+        count += np.int64(np.float32(abs(line[j]) * scales[j]) >= least)
+    for k in range(count):
+        at = np.int64(places[k])
+        found[k] = np.float32(abs(line[at]) * scales[at])
     return count
 
 
