@@ -40,6 +40,7 @@ from modelkin.core.file_formats import describe_beginning
 from modelkin.core.octaves import last_octave, octave_sizes
 from modelkin.core.safetensors_header import parse_header
 from modelkin.errors import ModelkinError
+from tests.sdk.wire import fingerprints
 from tests.support.models.adapter_files import DESCRIPTIONS, read_described
 from tests.support.models.gguf_files import gguf_headers
 from tests.support.models.learngene_files import gene
@@ -145,6 +146,22 @@ def _of_sketch(data: bytes) -> tuple[object, bytes | None]:
     return sketch, wire.encode_sketch(sketch)
 
 
+def _of_fingerprint(data: bytes) -> tuple[object, bytes | None]:
+    """A fingerprint, of which these are the only header, digest and columns."""
+    found = wire.decode_fingerprint(data)
+    written = wire.encode_fingerprint(found)
+    header = fingerprints.START.size + 32
+    assert data[:header] == written[:header], "what it reads has other columns"
+    return (found, found.digest), written
+
+
+def _damaged_fingerprint(draw: random.Random, data: bytes) -> bytes:
+    """Damaged anywhere, or in its columns alone."""
+    if draw.random() < 0.5:
+        return mutant_of(draw, data, has_checksum=True)
+    return fingerprints.damaged(draw, data)
+
+
 def _only(decode: Callable[[bytes], object], data: bytes) -> tuple[object, bytes | None]:
     return decode(data), None
 
@@ -229,6 +246,12 @@ FORMATS: Final = (
         "subspace-json",
         (wire.dump_subspace(_SUBSPACE, wire.JSON),),
         partial(_of_subspace, wire.JSON),
+    ),
+    Format(
+        "fingerprint",
+        tuple(fingerprints.drawn(seed, 5, lines=4).to_bytes() for seed in range(9)),
+        _of_fingerprint,
+        damage=_damaged_fingerprint,
     ),
     Format(
         "cell",

@@ -1,8 +1,9 @@
-"""Fingerprints for the tests of their format: drawn, and payloads forged with one thing wrong."""
+"""Fingerprints for the tests of their format: drawn, and payloads with damaged columns."""
 
 from __future__ import annotations
 
 import hashlib
+import random
 import struct
 from collections import Counter
 from typing import Any, Final
@@ -42,7 +43,9 @@ SHAPES: Final = (
 )
 
 
-def drawn(seed: int, tensors: int = 8, scale: int = 1, lines: int = 12) -> Fingerprint:
+def drawn(
+    seed: int, tensors: int = 8, scale: int = 1, lines: int = 12, signed: float = 0.9
+) -> Fingerprint:
     """A fingerprint of tensors of many shapes, some of which have keys in common."""
     draw = np.random.default_rng(seed)
     pools = dict[int, npt.NDArray[np.uint64]]()
@@ -61,7 +64,7 @@ def drawn(seed: int, tensors: int = 8, scale: int = 1, lines: int = 12) -> Finge
             held[length] = draw.choice(pool, int(draw.integers(1, lines)), replace=False)
             entries += [(key, number, length) for key in held[length].tolist()]
         counts = {length: keys.size for length, keys in held.items()}
-        signature = draw.bytes(128) if counts and draw.random() < 0.9 else None
+        signature = draw.bytes(128) if counts and draw.random() < signed else None
         reason = None if counts else list(NotComparable)[int(draw.integers(1, 4))]
         made.append(LinesOfTensor(names, shape, counts, reason, signature))
     table = np.array(sorted(entries), np.uint64).reshape(-1, 3)
@@ -115,3 +118,42 @@ class Payload:
         start, content = START.pack(*self.start), self.content()
         frame = compressed(content, **options)
         return sealed(start + hashlib.sha256(start + content).digest() + frame)
+
+
+def damaged(draw: random.Random, data: bytes) -> bytes:
+    """One or two bytes of the columns are others, or of the header; digest and checksum are right.
+
+    Damage that these do not notice has to be found in the values.
+    """
+    payload = Payload(data)
+    parts = [part for part in payload.parts.values() if part.size]
+    for _ in range(draw.randint(1, 2)):
+        part = draw.choice(parts).view(np.uint8)
+        part[draw.randrange(part.size)] = draw.choice((0, 1, 64, 255, draw.randrange(256)))
+    if draw.random() < 0.2:
+        payload.start[3] = draw.randrange(66)
+    if draw.random() < 0.1:
+        place = draw.randrange(5, 12)
+        payload.start[place] = max(0, payload.start[place] + draw.choice((-1, 1)))
+    return payload.to_bytes()
+
+
+def fields_of(fingerprint: Fingerprint) -> dict[str, Any]:
+    """All that a fingerprint holds, as JSON has it."""
+    return {
+        "scale": fingerprint.scale,
+        "tensors": [
+            {
+                "names": list(tensor.names),
+                "shape": list(tensor.shape),
+                "lines": {str(length): count for length, count in sorted(tensor.lines.items())},
+                "reason": None if tensor.reason is None else tensor.reason.value,
+                "signature": None if tensor.signature is None else tensor.signature.hex(),
+            }
+            for tensor in fingerprint.tensors
+        ],
+        "lines": {str(length): count for length, count in sorted(fingerprint.lines.items())},
+        "keys": fingerprint.keys.tolist(),
+        "owners": fingerprint.owners.tolist(),
+        "lengths": fingerprint.lengths.tolist(),
+    }

@@ -9,10 +9,15 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
+import zstandard
 from hypothesis import given, settings
 
 from modelkin import wire
+from modelkin.core.fingerprints.fingerprint import FingerprintMaker
+from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import coordinates
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
@@ -85,6 +90,43 @@ def test_the_example_of_a_sketch() -> None:
     assert (1 | 1 << 63) == int(sketch.words[0])
 
 
+def test_the_example_of_a_fingerprint() -> None:
+    """The example is the one tensor that the page names, with our header, digest and columns."""
+    data = example("fingerprint")
+    [tensor] = wire.decode_fingerprint(data).tensors
+    assert (("w",), (64, 80), {64: 9, 80: 11}) == (tensor.names, tensor.shape, tensor.lines)
+    written = wire.encode_fingerprint(wire.decode_fingerprint(data))
+    assert data[:68] == written[:68]
+    assert zstandard.decompress(written[68:-4]) in data
+
+
+def key_by_the_page(magnitudes: npt.NDArray[np.float64]) -> int:
+    """The key of a line, step by step as the page has it."""
+    n, most = magnitudes.size, 2**64 - 1
+    r = 7 if n <= 95 else 6 if n <= 127 else 5 if n <= 255 else 4 if n <= 1023 else 5
+    members = np.sort(np.argsort(-magnitudes)[: max(8, round(n / 50))]).astype(np.uint32)
+    values = [Signature.of(np.array([i], np.uint32), n, num_perm=1, seed=1).values for i in members]
+    key = n
+    for value in sorted(int(each[0]) for each in values)[:r]:
+        key = key * 0x9E3779B97F4A7C15 + value & most
+        for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+            key = (key ^ key >> 33) * factor & most
+        key ^= key >> 33
+    return key
+
+
+def test_the_keys_of_the_scheme() -> None:
+    """Whoever follows the page makes the keys that a fingerprint has, of rows and of columns."""
+    matrix = np.random.default_rng(0).standard_normal((70, 110)).astype(np.float32)
+    maker = FingerprintMaker()
+    maker.add("w", matrix)
+    expected = set[int]()
+    for lines in (matrix.astype(np.float64), matrix.T.astype(np.float64)):
+        scaled = np.abs(lines) / np.sqrt(np.square(lines).mean(axis=0))
+        expected |= {key_by_the_page(line) for line in scaled}
+    assert expected == set(maker.finish(1).keys.tolist())
+
+
 def test_the_example_of_a_patch() -> None:
     """The example makes the support that the page names of the one above, with our header, and the
     two streams are those that it shows.
@@ -111,7 +153,9 @@ def test_the_reader_reads_planes(support: Support) -> None:
     assert support.indices.tolist() == reader()(support.to_bytes())[1]
 
 
-@pytest.mark.parametrize("heading", ["A support", "A patch", "A signature", "A sketch"])
+@pytest.mark.parametrize(
+    "heading", ["A support", "A patch", "A signature", "A sketch", "A fingerprint"]
+)
 def test_the_offsets_add_up(heading: str) -> None:
     """In the tables of the headers each field begins where the one before it ends."""
     table = PAGE.split(f"\n## {heading}")[1].split("\n\n")[1]
@@ -125,4 +169,4 @@ def test_the_media_types_are_all_there() -> None:
     """The page's first table names every media type that the code reads."""
     named = set(re.findall(r"^\| `(application/\S+)`", PAGE, re.MULTILINE))
     several = (*wire.SUPPORT_TYPES, *wire.SIGNATURE_TYPES, *wire.SUBSPACE_TYPES)
-    assert {*several, wire.SKETCH, wire.PATCH, wire.CELL} == named
+    assert {*several, wire.SKETCH, wire.PATCH, wire.CELL, wire.FINGERPRINT} == named

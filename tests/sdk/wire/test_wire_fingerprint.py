@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -16,15 +17,15 @@ from hypothesis import strategies as st
 from modelkin import wire
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
-from modelkin.errors import InvalidFingerprint, ModelkinError
+from modelkin.errors import InvalidFingerprint
 from tests.sdk.core.fingerprints.planted import fingerprint, model
-from tests.sdk.wire.fingerprints import START, Payload, drawn
+from tests.sdk.wire.fingerprints import START, Payload, damaged, drawn
 from tests.sdk.wire.payloads import sealed
 from tests.support.repetitions import repetitions
 
 SMALL = drawn(3)
 DATA = SMALL.to_bytes()
-MUTANTS = repetitions(100_000)
+MUTANTS = repetitions(100_000, few=2_000)
 
 
 @given(
@@ -54,9 +55,9 @@ def test_a_fine_one_holds_the_coarse_ones(seed: int, scale: int, coarser: int) -
 
 def test_one_of_weights_is_read_as_it_was_made() -> None:
     """At each scale, with its tensors that are not compared and those of two names."""
-    tensors = model(0)
-    tensors |= {"head": tensors["embed"].copy(), "eye": np.eye(64, dtype=np.float32)}
-    whole = fingerprint(tensors)
+    embed = model(0)["embed"]
+    ends = {"head": embed.copy(), "norm": embed[0], "eye": np.eye(64, dtype=np.float32)}
+    whole = fingerprint({"embed": embed, "part": embed[:200]} | ends)
     for scale in (1, 8, 64):
         made = whole.at(scale)
         assert made == wire.decode_fingerprint(wire.encode_fingerprint(made))
@@ -366,22 +367,17 @@ def test_another_digest_is_refused() -> None:
 
 @pytest.mark.slow
 def test_mutants_of_the_content_are_refused_or_valid() -> None:
-    """Whatever the columns are, the answer is the one fingerprint that has these bytes, or an error
-    of the package.
+    """Whatever the columns are, the answer is the one fingerprint that has these bytes, or its
+    error.
     """
-    draw, valid = np.random.default_rng(1), 0
+    draw, valid = random.Random(1), 0
     originals = [drawn(seed, 5, lines=4).to_bytes() for seed in range(20)]
-    for number in range(MUTANTS):
-        payload = Payload(originals[number % len(originals)])
-        parts = [part for part in payload.parts.values() if part.size]
-        for _ in range(int(draw.integers(1, 3))):
-            part = parts[int(draw.integers(len(parts)))].view(np.uint8)
-            part[int(draw.integers(part.size))] = draw.choice((0, 1, 255, int(draw.integers(256))))
-        data = payload.to_bytes()
+    for _ in range(MUTANTS):
+        data = damaged(draw, draw.choice(originals))
         try:
             found = Fingerprint.from_bytes(data)
-        except ModelkinError:
+        except InvalidFingerprint:
             continue
         valid += 1
-        assert Payload(data).content() == Payload(found.to_bytes()).content()
+        assert data[: START.size + 32] == found.to_bytes()[: START.size + 32]
     assert 0 < valid < MUTANTS

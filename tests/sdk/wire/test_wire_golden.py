@@ -14,16 +14,17 @@ import zstandard
 from modelkin import wire
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
+from tests.sdk.wire.fingerprints import fields_of
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
+OTHERS = {"signature", "sketch", "before", "subspace", "fingerprint"}
 ENTRIES = json.loads((GOLDEN / "manifest.json").read_text())
-SUPPORTS = [
-    entry for entry in ENTRIES if not {"signature", "sketch", "before", "subspace"} & entry.keys()
-]
+SUPPORTS = [entry for entry in ENTRIES if not OTHERS & entry.keys()]
 NATIVE = [entry for entry in SUPPORTS if entry["media_type"] == wire.SUPPORT]
 SIGNATURES = [entry for entry in ENTRIES if "signature" in entry]
 PATCHES = [entry for entry in ENTRIES if "before" in entry]
 SUBSPACES = [entry for entry in ENTRIES if "subspace" in entry]
+FINGERPRINTS = [entry for entry in ENTRIES if "fingerprint" in entry]
 SKETCHES = [entry for entry in ENTRIES if "sketch" in entry]
 
 
@@ -112,6 +113,20 @@ def test_golden_subspaces(entry: dict[str, Any]) -> None:
     assert entry["digest"] == subspace.digest
     assert bytes_of(entry) == subspace.to_bytes(entry["dtype"])
     assert subspace == wire.subspace_from_json(entry["subspace"])
+
+
+@pytest.mark.parametrize("entry", FINGERPRINTS, ids=name_of)
+def test_golden_fingerprints(entry: dict[str, Any]) -> None:
+    """Every released fingerprint decodes to its values, and is written with the same header, digest
+    and columns; zstd's bytes may differ.
+    """
+    golden = bytes_of(entry)
+    fingerprint = wire.decode_fingerprint(golden)
+    assert entry["fingerprint"] == fields_of(fingerprint)
+    assert entry["digest"] == fingerprint.digest
+    written = wire.encode_fingerprint(fingerprint)
+    assert golden[:68] == written[:68]
+    assert zstandard.decompress(golden[68:-4]) == zstandard.decompress(written[68:-4])
 
 
 @pytest.mark.parametrize("entry", PATCHES, ids=name_of)

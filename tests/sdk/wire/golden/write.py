@@ -14,10 +14,13 @@ from typing import Any
 import numpy as np
 
 from modelkin import wire
+from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.octaves import last_octave, octave_sizes
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import Sketch
 from modelkin.core.support import Support
+from tests.sdk.wire.fingerprints import drawn as drawn_fingerprint
+from tests.sdk.wire.fingerprints import fields_of
 
 HERE = pathlib.Path(__file__).parent
 
@@ -99,6 +102,15 @@ def patches() -> dict[str, tuple[Support, Support]]:
     }
 
 
+def fingerprints() -> dict[str, Fingerprint]:
+    """Name to fingerprint: with numbers of tensors of no byte, one and two."""
+    return {
+        "fingerprint-one.mkfp": drawn_fingerprint(13, tensors=1, lines=5),
+        "fingerprint-whole.mkfp": drawn_fingerprint(3),
+        "fingerprint-sampled.mkfp": drawn_fingerprint(7, tensors=257, lines=2, scale=4, signed=0.0),
+    }
+
+
 def write(name: str, data: bytes, **expected: Any) -> dict[str, Any]:
     path = HERE / name
     if not path.exists():
@@ -155,6 +167,16 @@ def main() -> None:
             before=before.indices.tolist(),
         )
         for name, (before, after) in patches().items()
+    ]
+    entries += [
+        write(
+            name,
+            wire.encode_fingerprint(fingerprint),
+            media_type=wire.FINGERPRINT,
+            digest=fingerprint.digest,
+            fingerprint=fields_of(fingerprint),
+        )
+        for name, fingerprint in fingerprints().items()
     ]
     entries += [entry(name, each, wire.SUPPORT) for name, each in ordered_supports().items()]
     manifest = HERE / "manifest.json"
