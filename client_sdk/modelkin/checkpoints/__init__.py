@@ -24,6 +24,7 @@ from modelkin.checkpoints.importance import (
     weights_digest,
     write_support,
 )
+from modelkin.checkpoints.inner_products import inner_products
 from modelkin.checkpoints.learngene import cut_checkpoint
 from modelkin.checkpoints.lines import fingerprint
 from modelkin.checkpoints.one_pass import weights_of
@@ -31,6 +32,7 @@ from modelkin.checkpoints.opening import open_checkpoint
 from modelkin.checkpoints.rounding import rounding_note
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.checkpoints.values import CheckpointSink, CheckpointValues
+from modelkin.core.fingerprints.inner_products import InnerProducts
 from modelkin.core.weights import Weights
 
 __all__ = [
@@ -40,6 +42,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointSink",
     "CheckpointValues",
+    "InnerProducts",
     "StoredTensor",
     "Weights",
     "PassObserver",
@@ -49,6 +52,7 @@ __all__ = [
     "default_rule",
     "fingerprint",
     "importance_chunks",
+    "inner_products",
     "open_checkpoint",
     "rounding_note",
     "select_from_checkpoint",
