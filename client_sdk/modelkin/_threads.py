@@ -27,7 +27,8 @@ class Job(NamedTuple, Generic[T]):
     Attributes:
         size: how many values it has.
         read: reads it whole. It calls its argument with the values that it has taken since it
-            called before, and ends by what that raises.
+            called before, and ends by what that raises. Values that it needs not take count at its
+            end.
     """
 
     size: int
@@ -76,7 +77,7 @@ class _Reading(Generic[T]):
         with ThreadPoolExecutor(threads, "tensors") as pool:
             # The largest first: none is left to one thread at the end.
             order = sorted(range(len(self._jobs)), key=lambda at: -self._jobs[at].size)
-            futures = {at: pool.submit(self._jobs[at].read, self._took) for at in order}
+            futures = {at: pool.submit(self._run, self._jobs[at]) for at in order}
             try:
                 left = set(futures.values())
                 while left:
@@ -90,6 +91,18 @@ class _Reading(Generic[T]):
                 pool.shutdown(cancel_futures=True)
                 raise
         return [futures[at].result() for at in range(len(futures))]
+
+    def _run(self, job: Job[T]) -> T:
+        taken = 0
+
+        def took(values: int) -> None:
+            nonlocal taken
+            taken += values
+            self._took(values)
+
+        result = job.read(took)
+        self._took(job.size - taken)
+        return result
 
     def _took(self, values: int) -> None:
         if self._ended.is_set():

@@ -23,13 +23,16 @@ SHAPES = {
     "kernel": (70, 96, 3, 3),
     "norm": (100,),
     "patches": (192, 3, 8, 8),
+    "constant": (64, 100),
 }
 INDEX = "model.safetensors.index.json"
 
 
 @pytest.fixture
 def tensors() -> Tensors:
-    return random_tensors(1, SHAPES)
+    found = random_tensors(1, SHAPES)
+    found["constant"][:] = 1
+    return found
 
 
 @pytest.fixture

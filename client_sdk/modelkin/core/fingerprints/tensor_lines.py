@@ -103,23 +103,21 @@ def read_lines(
         shape: of the tensor.
         part: reads its values.
         took: is called while they are read, and ends it by what it raises. It counts each value
-            once.
+            that is read twice once, and others less.
         stretch: how many values are read at a time.
 
     Raises:
         InvalidImportance: a value of a matrix is NaN or infinite, also as a float32.
     """
     readings = (MatrixKeys(matrix, took) for matrix in matrices(shape, part, stretch))
-    return lines_of(name, shape, readings, took)
+    return lines_of(name, shape, readings)
 
 
-def lines_of(
-    name: str, shape: tuple[int, ...], readings: Iterable[MatrixReading], took: Took
-) -> TensorLines:
+def lines_of(name: str, shape: tuple[int, ...], readings: Iterable[MatrixReading]) -> TensorLines:
     """The lines of a tensor whose matrices are read in some way.
 
     Args:
-        name: as of :func:`read_lines`, also for ``shape`` and ``took``.
+        name: as of :func:`read_lines`, also for ``shape``.
         readings: of each matrix, in their order; each begins when it is asked for.
 
     Raises:
@@ -140,7 +138,6 @@ def lines_of(
         else:
             maker.take(*each.read(maker.signature, read))
         read += prod(sides(shape))
-    took(prod(shape) - read)
     return maker.finish()
 
 
