@@ -144,6 +144,7 @@ bench: $(VENV)/.bench
 # Cells that docs/studies/ has are not made again: delete those that should be.
 studies: $(VENV)/.dev
 	$(BIN)/python -m studies all
+	$(BIN)/python -m studies lines
 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/.dev

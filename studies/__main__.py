@@ -20,6 +20,7 @@ from studies.catalogue import ALL, TABLES, Asked
 from studies.cells import FOLDER, Cells
 from studies.gates import gates_of
 from studies.hub import Hub
+from studies.lines import command as lines
 from studies.loaders.folder import DataError
 from studies.making import Task, make, make_all
 from studies.real.command import FAMILIES, measure
@@ -44,6 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _written(asked.check)
     if asked.table == "real":
         status = measure(asked.family, asked.cache)
+        return _written(check=False) or status
+    if asked.table == "lines":
+        status = lines.measure(asked.cell)
         return _written(check=False) or status
     try:
         return _studied(asked)
@@ -74,9 +78,10 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
     parser.add_argument(
         "table",
-        choices=(*TABLES, ALL, "real", "page"),
-        help="all makes every cell of the pages, real measures published checkpoints, which it "
-        "downloads; page writes docs/evidence.md and docs/evidence/ from the cells that there are",
+        choices=(*TABLES, ALL, "real", "lines", "page"),
+        help="all makes every cell of federations, real measures published checkpoints, which it "
+        "downloads, lines trains small networks; page writes docs/evidence.md and docs/evidence/ "
+        "from the cells that there are",
     )
     parser.add_argument("--data", choices=DATA, default="digits")
     parser.add_argument(
@@ -101,6 +106,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--family", action="append", default=[], choices=FAMILIES, help="of real; by default all"
+    )
+    parser.add_argument(
+        "--cell", action="append", default=[], choices=lines.NAMES, help="of lines; by default all"
     )
     parser.add_argument(
         "--cache", type=Path, default=CACHE, help="of real: the folder for packages"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,10 @@ from docs.line_length import MAX_LINE_LENGTH
 from studies import gains, opening
 from studies.cells import Cells
 from studies.gates import gates_of
+from studies.lines import section as lines
+from studies.lines.command import NAMES as LINES
+from studies.lines.gates import gates_of_lines
+from studies.lines.results import held as lines_held
 from studies.real import section as real
 from studies.real.gates import gates_of_real
 from studies.real.results import results
@@ -198,12 +202,13 @@ def _tables(topic: _Topic, cells: Cells) -> Iterator[str]:
 
 
 def _gates(cells: Cells) -> Iterator[str]:
-    published = results(cells.folder)
+    published, trained = results(cells.folder), lines_held(LINES, cells.folder)
     judging = [study for study in _JUDGED if cells.of(study)]
-    if judging or published:
+    if judging or published or trained:
+        of_all = (gates_of(judging, cells), gates_of_real(published), gates_of_lines(trained))
         rows = (
             (gate.figure, f"{gate.seen:.3f}", gate.target, "yes" if gate.met else "**no**")
-            for gate in (*gates_of(judging, cells), *gates_of_real(published))
+            for gate in chain.from_iterable(of_all)
         )
         yield paragraphs.table(("figure", "seen", "target", "met"), rows)
 
@@ -247,6 +252,13 @@ def _real(cells: Cells) -> Iterator[str]:
         yield from real.section(published)
 
 
+def _lines(cells: Cells) -> Iterator[str]:
+    held = lines_held(LINES, cells.folder)
+    if held:
+        yield f"`{lines.COMMAND}`"
+        yield from lines.section(held)
+
+
 def _claims(cells: Cells) -> Iterator[str]:
     for _, found in islice(paragraphs.federations(cells.of(retrieval.NAME)), 1):
         best = paragraphs.tuned(found, "A")
@@ -264,6 +276,7 @@ def _claims(cells: Cells) -> Iterator[str]:
     yield from training_sections.misplaced(cells.of(newcomers.NAME))
     yield from estimate_sections.against(*map(cells.of, (estimates.NAME, bounds.NAME)))
     yield from real.claims(results(cells.folder))
+    yield from lines.claims(lines_held(LINES, cells.folder))
 
 
 _TOPICS: Final = (
@@ -306,6 +319,7 @@ _TOPICS: Final = (
         _SUPPORTS,
     ),
     _Topic("checkpoints", real.TITLE, "models that others trained and published", _real),
+    _Topic("lines", lines.TITLE, "from which model each tensor of a derivative comes", _lines),
 )
 _GATES: Final = _Topic(
     "gates",

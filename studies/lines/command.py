@@ -1,0 +1,107 @@
+"""``python -m studies lines``: train small networks, and find what was made of them by its lines.
+
+Exit status: 0 where each gate is met, 1 where one is missed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from studies.cells import FOLDER, Figures
+from studies.lines.comparing import fingerprints_of, found, meeting, of_strangers
+from studies.lines.derivatives import Derivative
+from studies.lines.gates import gates_of_lines
+from studies.lines.guises import simple
+from studies.lines.hub import hub_figures
+from studies.lines.layouts import layouts
+from studies.lines.merges import merge_figures
+from studies.lines.networks.architecture import Architecture
+from studies.lines.networks.catalogue import ARCHITECTURES
+from studies.lines.networks.texts import LLAMA
+from studies.lines.results import HUB, MERGES, STRANGERS, held, is_held, keep
+from studies.lines.trained import Trained
+from studies.lines.upcycled import upcycled
+from studies.lines.zoo import CACHE, Zoo
+
+__all__ = ["NAMES", "figures_of", "measure"]
+
+_SCALE_OF_STRANGERS: Final = 8
+
+
+def measure(names: Sequence[str] = (), folder: Path = FOLDER, cache: Path = CACHE) -> int:
+    """Make the cells that there are not, and print all gates.
+
+    Args:
+        names: of the cells; none for all.
+        folder: for cells.
+        cache: for trained weights.
+
+    Returns:
+        The exit status.
+    """
+    torch.set_num_threads(1)  # so sums have one order, and figures are the same again
+    for name in names or NAMES:
+        if not is_held(name, folder):
+            began = time.process_time()
+            keep(name, _MAKERS[name](Zoo(cache)), folder)
+            print(f"lines, {name}: {time.process_time() - began:.0f} s", flush=True)
+    gates = gates_of_lines(held(NAMES, folder))
+    for gate in gates:
+        print(gate)
+    return 0 if all(gate.met for gate in gates) else 1
+
+
+def figures_of(trained: Trained) -> Figures:
+    """The figures of one architecture: each derivative, and a stranger beside chance."""
+    own, other = (fingerprints_of(trained.base(seed)) for seed in (0, 1))
+    figures: Figures = {}
+    for each in _derivatives(trained):
+        figures[each.name] = found(each, own, {"stranger": other})
+    if trained.architecture is LLAMA:
+        begun = fingerprints_of(trained.initial())
+        same = trained.same_weights()
+        figures[same.name] = found(same, begun, {"stranger": other})
+    keys, expected = meeting(own.whole, other.whole)
+    figures["stranger"] = {"keys": keys, "lambda": expected, "of": own.whole.distinct.size}
+    return figures
+
+
+def _derivatives(trained: Trained) -> Iterator[Derivative]:
+    base, architecture = trained.base(), trained.architecture
+    yield from trained.children()
+    if architecture is LLAMA:
+        yield from upcycled(trained)
+    else:
+        yield trained.same_seed()
+    yield from simple(base, architecture)
+    yield from layouts(base, architecture)
+
+
+def _strangers(zoo: Zoo) -> Figures:
+    """Every two networks that were trained apart, whatever their architectures."""
+    models = [
+        (f"{name} {seed}", fingerprints_of(Trained(architecture, zoo).base(seed)).whole)
+        for name, architecture in ARCHITECTURES.items()
+        for seed in (0, 1)
+    ]
+    coarse = [(name, whole.at(_SCALE_OF_STRANGERS)) for name, whole in models]
+    return {"all keys": of_strangers(models), "one key in 8": of_strangers(coarse)}
+
+
+def _of(architecture: Architecture) -> Callable[[Zoo], Figures]:
+    return lambda zoo: figures_of(Trained(architecture, zoo))
+
+
+_MAKERS: Final[dict[str, Callable[[Zoo], Figures]]] = {
+    **{name: _of(architecture) for name, architecture in ARCHITECTURES.items()},
+    HUB: lambda zoo: hub_figures(Trained(LLAMA, zoo)),
+    MERGES: lambda zoo: merge_figures(Trained(LLAMA, zoo)),
+    STRANGERS: _strangers,
+}
+NAMES: Final = tuple(_MAKERS)
+"""The names of all cells."""

@@ -1,0 +1,114 @@
+"""The gates of lines of trained networks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from studies.cells import Figures
+from studies.gates import Gate
+from studies.lines.results import HUB, MERGES, STRANGERS
+
+__all__ = ["EXPECTED", "LLAMA", "derivatives", "gates_of_lines"]
+
+LLAMA: Final = "LLaMA-like"
+EXPECTED: Final = {
+    "light": 0.92,
+    "fine-tune": 0.54,
+    "heavy": 0.09,
+    "LoRA": 0.49,
+    "65 tokens more": 0.75,
+    "1,392 of 2,048 tokens": 0.87,
+    "new head": 0.90,
+    "deeper": 0.65,
+    "fewer layers": 0.64,
+    "mixture of experts": 0.70,
+    "5 of 8 hidden units": 0.54,
+    "192 of 256 places of the stream": 0.17,
+    "same initial weights, other data": 0.14,
+    "Q8_0": 0.87,
+    "Q4_0": 0.45,
+    "nf4": 0.42,
+    "shard 1 of 2": 0.26,
+    "shard 1 of 4": 0.14,
+}
+"""The shares of lines that were found before the product was, of LLaMA-like networks."""
+_NEAR: Final = 0.05
+_LEAST_TENSORS: Final = 1000
+
+
+def derivatives(cells: Mapping[str, Figures]) -> Iterator[tuple[str, str, dict[str, float]]]:
+    """Each architecture, derivative and what was found of it."""
+    for name, figures in cells.items():
+        for derivative, row in figures.items():
+            if "wrong" in row:
+                yield name, derivative, row
+
+
+def gates_of_lines(cells: Mapping[str, Figures]) -> list[Gate]:
+    """All gates of the cells that there are."""
+    judged = {"": _placed, LLAMA: _llama, HUB: _hub, MERGES: _merges, STRANGERS: _strangers}
+    return [
+        gate for name, gates in judged.items() if name in cells or not name for gate in gates(cells)
+    ]
+
+
+def _placed(cells: Mapping[str, Figures]) -> Iterator[Gate]:
+    rows = [row for _, _, row in derivatives(cells)]
+    if rows:
+        sought = sum(row["tensors at 1"] for row in rows)
+        words = f"at least {_LEAST_TENSORS}"
+        yield Gate("lines: tensors that were looked for", sought, words, sought >= _LEAST_TENSORS)
+        wrong = sum(row["wrong"] for row in rows)
+        yield Gate("lines: tensors at a wrong place, at any scale", wrong, "0", wrong == 0)
+
+
+def _llama(cells: Mapping[str, Figures]) -> Iterator[Gate]:
+    for name, expected in EXPECTED.items():
+        seen = cells[LLAMA].get(name, {}).get("lines", math.nan)
+        words = f"{expected} within {_NEAR}"
+        yield Gate(f"lines of {LLAMA}, {name}", seen, words, abs(seen - expected) <= _NEAR)
+    for name, least in (("heavy", 0.05), ("fine-tune", 0.4), ("LoRA", 0.4)):
+        yield _at_least(f"lines of {LLAMA}, {name}", cells[LLAMA][name]["lines"], least)
+
+
+def _hub(cells: Mapping[str, Figures]) -> Iterator[Gate]:
+    figures = cells[HUB]
+    for limit, least in ((-9, 0.975), (-13, 0.96)):
+        found = figures[f"P below 1e{limit}"]
+        yield _at_least(f"lines: recall in the hub at 1e{limit}", found["recall"], least)
+        yield _none(f"lines: false pairs in the hub at 1e{limit}", found["false"])
+    answers = figures["answers"]
+    least = figures["pairs"]["checkpoints"] * 160 / 163
+    yield _at_least("lines: first parents that are right", answers["first parent right"], least)
+    yield _none("lines: sources in another family", answers["of another family"])
+
+
+def _merges(cells: Mapping[str, Figures]) -> Iterator[Gate]:
+    real = {k: row for k, row in cells[MERGES].items() if not k.startswith("no merge")}
+    for title in ("", " by all keys"):
+        seen = max(abs(row.get(f"told{title}", math.nan) - row["share"]) for row in real.values())
+        yield _at_most(f"lines: greatest error of a merge's share{title}", seen, 0.05)
+    others = [row for name, row in cells[MERGES].items() if name not in real]
+    seen = sum(row.get("average", 0) + row.get("average by all keys", 0) for row in others)
+    yield _none("lines: the base or a sibling taken for an average", seen)
+
+
+def _strangers(cells: Mapping[str, Figures]) -> Iterator[Gate]:
+    for title, row in cells[STRANGERS].items():
+        seen = row["ratio"]
+        yield Gate(f"lines: strangers' keys of lambda, {title}", seen, "at most 1.3", seen <= 1.3)
+        yield _at_least(f"lines: strangers' least log10 P, {title}", row["least log10 P"], -13)
+
+
+def _at_least(figure: str, seen: float, least: float) -> Gate:
+    return Gate(figure, seen, f"at least {least:.4g}", seen >= least)
+
+
+def _at_most(figure: str, seen: float, most: float) -> Gate:
+    return Gate(figure, seen, f"at most {most}", seen <= most)
+
+
+def _none(figure: str, seen: float) -> Gate:
+    return Gate(figure, seen, "0", seen == 0)

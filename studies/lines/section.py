@@ -1,0 +1,188 @@
+"""The page of trained networks in the evidence, made of cells alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from studies.cells import Figures
+from studies.lines.gates import EXPECTED, LLAMA, derivatives
+from studies.lines.networks.catalogue import ARCHITECTURES
+from studies.lines.results import HUB, MERGES, STRANGERS
+from studies.sections.paragraphs import table
+
+__all__ = ["COMMAND", "TITLE", "claims", "section"]
+
+TITLE: Final = "Lines of trained networks"
+COMMAND: Final = "python -m studies lines"
+
+_INTRODUCTION: Final = """\
+From which model does each tensor come? Small networks are trained on this repository's texts,
+scikit-learn's digits and sounds that are made, then changed as hubs change them; the lines of each
+are looked for in its base. A stranger has the same architecture, data and order of work, and other
+seeds. Weights stay in `.studies/`, so each network is trained once.
+"""
+_RECIPES: Final = """\
+Light: 20 steps at a tenth of the base's rate on other data; fine-tune: 60 at .3 of it; heavy: 200
+at the same rate. Same seed: the base's initial weights and data in another order, as many steps.
+LoRA: rank 8 on all linear layers, 50 steps at twice the rate, merged. A cell has the share of lines
+that are found by all keys; in brackets, how many of the tensors have a source by default settings,
+where not all have. No tensor has a source at a wrong place.
+"""
+_OF_LLAMA: Final = """\
+The second column was measured before the product was, by other code on other texts. A mixture, the
+narrower stream and the initial weights are of this architecture alone.
+"""
+_OF_HUB: Final = """\
+Two LLaMA-like families, trained apart on the same data: what was trained of each, and five of these
+models in 27 guises; merges, and layers of two. A pair is kin where they have a family in common.
+All fingerprints are made by default settings, and P is of 1.3 lambda.
+"""
+_OF_MERGES: Final = """\
+The share of the first of two models in their merge, as lines tell it, and the two distances from
+the merge to them, of the distance between them. Up to 1.2 it is called an average.
+"""
+_OF_STRANGERS: Final = """\
+All pairs of networks that have no seed in common, of every architecture: the keys that they have in
+common, and lambda, what chance explains.
+"""
+_MAIN: Final = ("light", "fine-tune", "heavy", "LoRA", "same seed, other order")
+_ROUNDED: Final = ("Q8_0", "Q4_0", "nf4", "50% zeros", "80% zeros", "90% zeros")
+_SHARDS: Final = ("shard 1 of 2", "shard 2 of 2", *(f"shard {i} of 4" for i in (1, 2, 3, 4)))
+
+
+def section(cells: Mapping[str, Figures]) -> Iterator[str]:
+    """Paragraphs and tables of the cells that there are."""
+    own = {name: cells[name] for name in ARCHITECTURES if name in cells}
+    yield _INTRODUCTION
+    if own:
+        yield table(
+            ("architecture", "what it is"), [(name, ARCHITECTURES[name].about) for name in own]
+        )
+        yield "## Trained on, and from the same seed"
+        yield _RECIPES
+        yield table(("architecture", *_MAIN), _rows(own, _MAIN))
+        yield "## Rounded and pruned"
+        yield table(("architecture", *_ROUNDED), _rows(own, _ROUNDED))
+        yield "## Tensor-parallel shards"
+        yield table(("architecture", *_SHARDS), _rows(own, _SHARDS))
+        yield "## Other sizes and layouts"
+        yield table(("architecture", "made of it"), [*_others(own)])
+        yield "## Scales"
+        yield table(("scale", "tensors", "found", "at a wrong place"), [*_scales(own)])
+    if LLAMA in own:
+        yield "## Beside the first measurement"
+        yield _OF_LLAMA
+        yield table(
+            (LLAMA, "then", "here"),
+            [(k, f"{then:.2f}", _share(own[LLAMA][k])) for k, then in EXPECTED.items()],
+        )
+    yield from _all(cells, own)
+
+
+def claims(cells: Mapping[str, Figures]) -> Iterator[str]:
+    """What lines do not find, and of whom."""
+    unfound = [
+        f"{name} ({derivative})"
+        for name, derivative, row in derivatives(cells)
+        if not row["derived"]
+    ]
+    if unfound:
+        yield (
+            f"**Few lines are left by much training of a small network**: of {len(unfound)} "
+            f"derivatives nothing, or few tensors, are said to come from the base by default "
+            f"settings: {', '.join(unfound)}."
+        )
+    twins = {
+        name: (figures["same seed, other order"]["lines"], figures["heavy"]["lines"])
+        for name, figures in cells.items()
+        if "same seed, other order" in figures
+    }
+    nearer = [name for name, (twin, heavy) in twins.items() if twin > heavy]
+    if twins:
+        least, most = min(t for t, _ in twins.values()), max(t for t, _ in twins.values())
+        yield (
+            "**Equal lines may mean the same random seed**: networks of one seed, which saw the "
+            f"same data in another order, have {least:.0%} to {most:.0%} of their lines in common, "
+            f"and are nearer than a heavily trained child in {len(nearer)} of {len(twins)} "
+            "architectures."
+        )
+
+
+def _all(cells: Mapping[str, Figures], own: Mapping[str, Figures]) -> Iterator[str]:
+    if HUB in cells:
+        yield "## A hub"
+        yield _OF_HUB
+        limits = {k: row for k, row in cells[HUB].items() if k.startswith("P below")}
+        yield table(
+            ("kin if", "false", "recall"),
+            [(k, f"{row['false']:.0f}", f"{row['recall']:.3f}") for k, row in limits.items()],
+        )
+        counts = cells[HUB]["pairs"] | cells[HUB]["answers"]
+        yield table(("of the hub", "seen"), [(k, _number(v)) for k, v in counts.items()])
+    if MERGES in cells:
+        yield "## Merges"
+        yield _OF_MERGES
+        yield table(
+            ("merge", "share", "told", "distances", "told by all keys", "distances by all keys"),
+            [_merge(name, row) for name, row in cells[MERGES].items()],
+        )
+    if STRANGERS in cells:
+        yield "## Strangers"
+        yield _OF_STRANGERS
+        rows = [(k, *map(_number, row.values())) for k, row in cells[STRANGERS].items()]
+        yield table(("", *next(iter(cells[STRANGERS].values()))), rows)
+        own_strangers = [(name, figures["stranger"]) for name, figures in own.items()]
+        yield table(
+            ("two seeds of", "keys", "lambda", "of"),
+            [(name, *map(_number, row.values())) for name, row in own_strangers],
+        )
+
+
+def _rows(own: Mapping[str, Figures], columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    for name, figures in own.items():
+        yield name, *(_cell(figures[c]) if c in figures else "" for c in columns)
+
+
+def _cell(row: Mapping[str, float]) -> str:
+    if not row["tensors"]:
+        return "none comparable"
+    missed = row["found"] < row["tensors"]
+    brackets = f" ({row['found']:.0f} of {row['tensors']:.0f})" if missed else ""
+    return _share(row) + brackets
+
+
+def _share(row: Mapping[str, float]) -> str:
+    return f"{row['lines']:.2f}" if row["lines"] >= 0.095 else f"{row['lines']:.3f}"
+
+
+def _others(own: Mapping[str, Figures]) -> Iterator[tuple[str, str]]:
+    for name, figures in own.items():
+        left = [
+            f"{derivative} {_cell(row)}"
+            for derivative, row in figures.items()
+            if "wrong" in row and derivative not in (*_MAIN, *_ROUNDED, *_SHARDS)
+        ]
+        yield name, "; ".join(left)
+
+
+def _scales(own: Mapping[str, Figures]) -> Iterator[tuple[str, ...]]:
+    rows = [row for _, _, row in derivatives(own)]
+    wrong = sum(row["wrong"] for row in rows)
+    for title, name in (("", "default"), *((f" at {s}", f"{s}") for s in (1, 8, 32))):
+        sought, found = (
+            sum(row[f"{kind}{title}"] for row in rows) for kind in ("tensors", "found")
+        )
+        yield name, f"{sought:,.0f}", f"{found:,.0f}", f"{wrong:.0f}"
+
+
+def _merge(name: str, row: Mapping[str, float]) -> tuple[str, ...]:
+    told = [
+        f"{row[key]:.3f}" if key in row else "too few lines"
+        for key in ("told", "stretch", "told by all keys", "stretch by all keys")
+    ]
+    return name, f"{row['share']}", *told
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.3f}"
