@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from modelkin.core.fingerprints.anatomy import OVERDISPERSION, TensorAnatomy, anatomy
+from modelkin.core.fingerprints.anatomy import TensorAnatomy, anatomy
 from modelkin.core.fingerprints.chance import expected_keys, log10_tail
+from modelkin.core.fingerprints.comparison import OVERDISPERSION
 from modelkin.core.fingerprints.fingerprint import Fingerprint, FingerprintMaker
 from studies.lines.derivatives import Derivative
 from studies.lines.zoo import Tensors

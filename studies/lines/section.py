@@ -85,7 +85,7 @@ def claims(cells: Mapping[str, Figures]) -> Iterator[str]:
     unfound = [
         f"{name} ({derivative})"
         for name, derivative, row in derivatives(cells)
-        if not row["derived"]
+        if row["tensors"] and not row["derived"]
     ]
     if unfound:
         yield (

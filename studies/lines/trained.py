@@ -109,15 +109,18 @@ class Trained:
         batches: int = 1,
     ) -> None:
         """Train a network; the rate is of the base's."""
-        train(
-            self.architecture,
-            network,
-            steps=steps if self._longest is None else min(steps, self._longest),
-            rate=rate * self.architecture.rate,
-            seed=seed,
-            other=other,
-            batches=batches,
-        )
+        left = steps if self._longest is None else min(steps, self._longest)
+        if left:
+            rate *= self.architecture.rate
+            train(
+                self.architecture,
+                network,
+                steps=left,
+                rate=rate,
+                seed=seed,
+                other=other,
+                batches=batches,
+            )
 
     def _child(self, name: str, start: _Start, steps: int, rate: float, seed: int) -> Derivative:
         weights = self._weights(name, start, steps, rate, seed, other=True)
