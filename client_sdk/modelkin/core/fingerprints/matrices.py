@@ -33,8 +33,6 @@ Rows = Callable[[int, int], npt.NDArray[Any]]
 
 MIN_SIDE: Final = 64
 """The least length of a line, and of the other side: shorter ones are alike by chance."""
-MIN_STACKED: Final = 16
-"""The least side of experts that are stacked in one tensor; kernels have a shorter one."""
 STRETCH: Final = 1 << 18
 """Values that are read at a time: few enough to stay in the cache, from one use to the next."""
 _LEAST_ROWS: Final = 16
@@ -90,7 +88,7 @@ class Axes(NamedTuple):
 def axes_of_matrices(shape: tuple[int, ...]) -> Axes | None:
     """The axes of a tensor's matrices; None where it has none.
 
-    - Three axes of at least 16 are a stack of matrices, such as experts.
+    - Three axes of which the last two are sides of matrices are a stack of these, as of experts.
     - Other tensors of three axes and more are kernels: the two longest axes are a matrix for each
       place of the kernel, in whatever order the axes are stored.
     - Where the second longest is below 64, as in stems and embeddings of patches, all axes but the
@@ -140,7 +138,7 @@ def part_of(values: npt.NDArray[Any]) -> Part:
 
 
 def _is_stack(shape: tuple[int, ...]) -> bool:
-    return len(shape) == 2 or (len(shape) == 3 and min(shape) >= MIN_STACKED)
+    return len(shape) == 2 or (len(shape) == 3 and min(shape[1:]) >= MIN_SIDE)
 
 
 def _of_stack(shape: tuple[int, ...], part: Part) -> Iterator[Rows]:

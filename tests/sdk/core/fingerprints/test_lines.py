@@ -189,6 +189,7 @@ def test_some_lines_have_no_key() -> None:
         ((16, 64, 80), (16, 64, 80)),  # experts
         ((8, 64, 80), (8, 64, 80)),
         ((128, 96, 7), (7, 128, 96)),  # kernels of one dimension
+        ((128, 96, 16), (16, 128, 96)),  # long ones, as those that raise the rate of sounds
         ((96, 128, 3, 3), (9, 96, 128)),
         ((64, 128, 3, 3, 3), (27, 64, 128)),
         ((192, 3, 16, 16), (1, 192, 768)),  # an embedding of patches
@@ -202,7 +203,7 @@ def test_the_matrices_of_a_tensor(shape: tuple[int, ...], expected: Any) -> None
     assert expected == ((len(found), *found[0].shape) if found else None)
 
 
-@pytest.mark.parametrize("shape", [(128, 72, 3, 3), (96, 128, 5), (192, 3, 16, 16)])
+@pytest.mark.parametrize("shape", [(128, 72, 3, 3), (96, 128, 5), (70, 80, 32), (192, 3, 16, 16)])
 def test_the_order_in_which_a_kernel_is_stored_does_not_matter(shape: tuple[int, ...]) -> None:
     """O x I x H x W, H x W x I x O and all others have the same keys."""
     values = np.random.default_rng(4).standard_normal(shape).astype(np.float32)
