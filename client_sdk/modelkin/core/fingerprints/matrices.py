@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 __all__ = [
     "MIN_SIDE",
-    "MIN_STACKED",
     "STRETCH",
     "Axes",
     "Matrix",
