@@ -65,7 +65,7 @@ def test_experts_that_grew_from_one_unit_are_found(copies: int) -> None:
     others = {name: values for name, values in base.items() if name not in names}
     found = anatomy(fingerprint(others | stacks), {"base": fingerprint(base)})
     [parent] = found.parents
-    assert ("copy", 1.0) == (parent.verdict, parent.share_of_lines)
+    assert ("derived", 1.0) == (parent.verdict, parent.share_of_lines)
     assert all(
         [each.tensor.name] == [source.tensor.name for source in each.sources]
         for each in found.tensors
