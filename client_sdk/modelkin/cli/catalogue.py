@@ -68,7 +68,7 @@ COMMANDS: Final = (
             ),
             Command(
                 "inspect",
-                "what a support, a signature or a checkpoint holds",
+                "what a file of modelkin or a checkpoint holds",
                 "inspection:show",
             ),
             Command(

@@ -31,10 +31,12 @@ __all__ = [
     "Plan",
     "Source",
     "check_options",
+    "is_fingerprint",
     "open_kept",
     "open_source",
     "pass_progress",
     "plan_of",
+    "refuse_fingerprint",
     "refuse_selection",
     "sets_size",
     "whole_layout",
@@ -60,7 +62,8 @@ def open_source(arguments: argparse.Namespace, path: str, space: SpaceInfo | Non
     Raises:
         InvalidSupport, InvalidSignature, InvalidSubspace, InvalidCheckpoint: the file is damaged,
             or of another kind.
-        InvalidParameter: options of a selection are given for a support or signature.
+        InvalidParameter: options of a selection are given for a support or signature; or the file
+            is a fingerprint, which belongs to no space.
         SpaceMismatch: the checkpoint has other tensors than the space; names the first.
         OSError: the file cannot be read.
     """
@@ -78,13 +81,11 @@ def check_options(arguments: argparse.Namespace, path: str) -> bytes:
 
     Raises:
         InvalidParameter: such an option is given for a finished file, or ``--kind`` and ``--base``
-            contradict each other.
+            contradict each other; or the file is a fingerprint, which belongs to no space.
         OSError: the file cannot be read.
     """
-    magic = b""
-    if Path(path).is_file():
-        with open(path, "rb") as file:
-            magic = file.read(4)
+    refuse_fingerprint(path)
+    magic = _magic_of(path)
     if magic in _FINISHED:
         for name in _SELECTION:
             if getattr(arguments, name, None) not in (None, []):
@@ -95,6 +96,33 @@ def check_options(arguments: argparse.Namespace, path: str) -> bytes:
     elif hasattr(arguments, "kind"):
         _check_base(arguments.kind, arguments.base)
     return magic
+
+
+def is_fingerprint(path: str) -> bool:
+    """Whether a file is a fingerprint of a checkpoint, by its first bytes."""
+    return _magic_of(path) == b"MKFP"
+
+
+def refuse_fingerprint(path: str) -> None:
+    """Refuse a fingerprint of a checkpoint where supports, signatures or subspaces are taken.
+
+    Raises:
+        InvalidParameter: the file is one.
+        OSError: the file cannot be read.
+    """
+    if is_fingerprint(path):
+        raise InvalidParameter(
+            f"{path} is a fingerprint of a checkpoint, and belongs to no space: `modelkin anatomy` "
+            f"compares it with other models, and `modelkin inspect` shows what it holds"
+        )
+
+
+def _magic_of(path: str) -> bytes:
+    """The first four bytes of a file; none of a folder, and where there is no file."""
+    if not Path(path).is_file():
+        return b""
+    with open(path, "rb") as file:
+        return file.read(4)
 
 
 def refuse_selection(arguments: argparse.Namespace) -> None:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Final
+
+import numpy as np
 
 from modelkin.checkpoints import Checkpoint
 from modelkin.cli.commands import subspaces
-from modelkin.cli.inputs import open_source
+from modelkin.cli.inputs import is_fingerprint, open_source
 from modelkin.cli.options import FILE
 from modelkin.cli.output import Answer, pairs, quantity, table
+from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.tensors import NotComparable
 from modelkin.core.importance import Origin
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 
 __all__ = ["show", "show_options"]
+
+_REASONS: Final = {
+    NotComparable.SHORT: "a vector, or a side below 64",
+    NotComparable.STRUCTURED: "a table that no training made",
+    NotComparable.FEW_VALUES: "its largest values are equal",
+    NotComparable.NO_KEYS: "its lines are constant or repeated",
+}
+"""Why a tensor of a fingerprint has no lines."""
 
 
 def show_options(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +38,10 @@ def show_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show(arguments: argparse.Namespace) -> Answer:
-    """``modelkin inspect``: describe a file; supports and signatures are verified whole."""
+    """``modelkin inspect``: describe a file; those of modelkin's own are verified whole."""
+    if is_fingerprint(arguments.input):
+        size = Path(arguments.input).stat().st_size
+        return _inspect_fingerprint(Fingerprint.load(arguments.input), size)
     source = open_source(arguments, arguments.input)
     if isinstance(source, Support):
         return _inspect_support(source, Path(arguments.input).stat().st_size)
@@ -96,6 +112,54 @@ def _inspect_signature(signature: Signature) -> Answer:
             "scheme": signature.scheme,
             "num_perm": signature.num_perm,
             "seed": signature.seed,
+        },
+    )
+
+
+def _inspect_fingerprint(fingerprint: Fingerprint, size: int) -> Answer:
+    tensors, total = fingerprint.tensors, sum(fingerprint.lines.values())
+    sampled = np.bincount(fingerprint.owners, minlength=len(tensors)).tolist()
+    keys = fingerprint.distinct.size
+    summary = {
+        "fingerprint": f"{quantity(keys, 'key')} of {quantity(total, 'line')} in "
+        f"{quantity(len(tensors), 'tensor')}",
+        "scale": f"{fingerprint.scale:,}"
+        + ("" if fingerprint.scale == 1 else f": one line in {fingerprint.scale:,} is kept"),
+        "size": f"{size:,} bytes, {size / max(keys, 1):.1f} a key",
+        "digest": fingerprint.digest,
+    }
+    rows = [
+        (
+            ", ".join(tensor.names),
+            str(list(tensor.shape)),
+            f"{sum(tensor.lines.values()):,}",
+            f"{held:,}",
+            "" if tensor.reason is None else _REASONS[tensor.reason],
+        )
+        for tensor, held in zip(tensors, sampled, strict=True)
+    ]
+    columns = ("TENSOR", "SHAPE", "LINES", "KEYS", "NOT COMPARED")
+    return Answer(
+        text=pairs(summary) + "\n\n" + table(columns, rows),
+        fields={
+            "kind": "fingerprint",
+            "scheme": "lines1",
+            "scale": fingerprint.scale,
+            "keys": keys,
+            "lines": total,
+            "bytes": size,
+            "digest": fingerprint.digest,
+            "tensors": [
+                {
+                    "names": list(tensor.names),
+                    "shape": list(tensor.shape),
+                    "lines": sum(tensor.lines.values()),
+                    "keys": held,
+                    "reason": None if tensor.reason is None else tensor.reason.value,
+                    "signature": tensor.signature is not None,
+                }
+                for tensor, held in zip(tensors, sampled, strict=True)
+            ],
         },
     )
 

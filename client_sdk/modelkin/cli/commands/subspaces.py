@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from modelkin._whole_files import write_whole
 from modelkin.cli.commands.newcomers import placement_notes
+from modelkin.cli.inputs import refuse_fingerprint
 from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, fields_of, pairs, quantity
 from modelkin.cli.texts import share_text
@@ -212,10 +213,12 @@ def _read(path: str) -> Subspace:
     """The data subspace of a file.
 
     Raises:
-        InvalidParameter: the file is a support or a signature, which other commands read.
+        InvalidParameter: the file is a support, a signature or a fingerprint of a checkpoint, which
+            other commands read.
         InvalidSubspace: the file is damaged, or of another kind.
     """
     data = Path(path).read_bytes()
+    refuse_fingerprint(path)
     other = {b"MKSP": "a support", b"MKSG": "a signature"}.get(data[:4])
     if other is not None:
         raise InvalidParameter(

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from modelkin.cli.confirmation import confirm
+from modelkin.cli.inputs import refuse_fingerprint
 from modelkin.cli.options import add_confirmation, add_count, add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, table
 from modelkin.cli.texts import count_text, text_or_dash
@@ -146,6 +147,7 @@ def ask(arguments: argparse.Namespace) -> Answer:
             field="space",
         )
     content = Path(arguments.file).read_bytes()
+    refuse_fingerprint(arguments.file)
     form = Signature if content.startswith(_SIGNATURE) else Support
     with Client(arguments.url, arguments.api_key) as client:
         found = client.public.neighbors(owner, space, form.from_bytes(content), k=arguments.count)
