@@ -28,6 +28,7 @@ from modelkin.core.fingerprints.arrays import (
 from modelkin.core.fingerprints.matrices import part_of
 from modelkin.core.fingerprints.tensor_lines import TensorLines, read_lines
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
+from modelkin.core.quoting import quote
 from modelkin.errors import InvalidParameter
 
 __all__ = [
@@ -44,6 +45,8 @@ MIN_KEYS: Final = 4096
 """The keys that a fingerprint may have, whatever the number of its tensors."""
 MAX_KEYS_A_TENSOR: Final = 32
 """The keys that it may have for each of its tensors, where these are more."""
+_NO_REALS: Final = "cOSUmM"
+"""Kinds of dtypes that are no real numbers; bfloat16 of other packages is of kind V."""
 _ENTRY: Final = np.dtype([("key", "u8"), ("owner", "u4"), ("length", "u4")])
 
 
@@ -187,7 +190,12 @@ class FingerprintMaker:
 
         Raises:
             InvalidImportance: a value is NaN or infinite.
+            InvalidParameter: the values are no real numbers.
         """
+        if values.dtype.kind in _NO_REALS:
+            raise InvalidParameter(
+                f"tensor {quote(name)} has values of {values.dtype}: give floats", field=name
+            )
         self.take(name, read_lines(name, values.shape, part_of(values)))
 
     def take(self, name: str, found: TensorLines) -> None:

@@ -67,7 +67,9 @@ class Matrix:
         step = max(_LEAST_ROWS, self.stretch // self.columns)
         for begin in range(0, self.rows, step):
             values = self.read(begin, min(begin + step, self.rows))
-            yield begin, np.ascontiguousarray(values, np.float32)
+            with np.errstate(over="ignore"):  # what is beyond a float32 is infinite, and refused
+                floats = np.ascontiguousarray(values, np.float32)
+            yield begin, floats
 
 
 class Axes(NamedTuple):

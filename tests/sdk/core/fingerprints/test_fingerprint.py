@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from modelkin.core.fingerprints.fingerprint import Fingerprint, FingerprintMaker, NotComparable
+from modelkin.core.fingerprints.fingerprint import (
+    Fingerprint,
+    FingerprintMaker,
+    LinesOfTensor,
+    NotComparable,
+)
 from modelkin.core.fingerprints.matrix_keys import line_keys
 from modelkin.errors import InvalidImportance, InvalidParameter
 from tests.sdk.core.fingerprints.planted import Tensors, fingerprint, model
@@ -101,3 +108,48 @@ def test_values_that_are_not_finite_are_refused(value: float) -> None:
     with pytest.raises(InvalidImportance, match="'embed' has values that are NaN or infinite"):
         maker.add("embed", values)
     assert () == maker.finish().tensors
+
+
+def test_values_beyond_a_float_are_infinite() -> None:
+    """Of a float64; those that fit have the keys of its float32."""
+    values = model(0)["layers.0.q"].astype(np.float64)
+    maker = FingerprintMaker()
+    maker.add("w", values)
+    assert fingerprint({"w": values.astype(np.float32)}) == maker.finish(1)
+    values[3, 5] = 1e300
+    with pytest.raises(InvalidImportance, match="'w' has values that are NaN or infinite"):
+        maker.add("w", values)
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, object, "U3", "m8[s]"])
+def test_values_that_are_no_numbers_are_refused(dtype: Any) -> None:
+    """By the tensor's name and their dtype."""
+    values = np.zeros((64, 64), dtype)
+    with pytest.raises(InvalidParameter, match=r"'w' has values of .+: give floats"):
+        FingerprintMaker().add("w", values)
+
+
+@pytest.mark.parametrize(
+    "shape", [(), (0,), (0, 64), (64, 0, 64), (0, 3, 3, 64), (1,), (64,), (63, 63, 63), (1,) * 20]
+)
+def test_tensors_without_lines_are_named(shape: tuple[int, ...]) -> None:
+    """Empty ones, numbers, vectors and small ones: they are listed, with the reason."""
+    made = fingerprint({"w": np.ones(shape, np.float32)})
+    [tensor] = made.tensors
+    assert ("w", shape, NotComparable.SHORT) == (tensor.name, tensor.shape, tensor.reason)
+    assert 0 == made.keys.size
+
+
+def test_extreme_values_have_keys() -> None:
+    """Up to the greatest float32; denormal ones count as zeros, and have none."""
+    draw = np.random.default_rng(0).uniform(-1, 1, (80, 100))
+    for scale, reason in ((3.4e38, None), (1e-30, None), (1e-40, NotComparable.NO_KEYS)):
+        made = fingerprint({"w": (scale * draw).astype(np.float32)})
+        assert reason == made.tensors[0].reason
+        assert made.keys.size == (0 if reason else 180)
+
+
+def test_sizes_beyond_64_bits_are_counted() -> None:
+    """A file may declare what no machine holds; its sides are numbers all the same."""
+    tensor = LinesOfTensor(("w",), (2**40, 2**41, 3), {}, NotComparable.NO_KEYS)
+    assert (3 * 2**81, 2**41) == (tensor.size, tensor.row_length)

@@ -6,7 +6,8 @@ import pytest
 
 from modelkin.core.fingerprints.anatomy import Anatomy, anatomy
 from modelkin.core.fingerprints.fingerprint import Fingerprint
-from tests.sdk.core.fingerprints.planted import Tensors, fingerprint, model
+from modelkin.core.fingerprints.relations.relation import ORIGIN
+from tests.sdk.core.fingerprints.planted import DERIVED, Tensors, fingerprint, model
 from tests.sdk.core.fingerprints.stored import STORED
 
 SHARES = {
@@ -95,3 +96,14 @@ def test_what_lines_cannot_find(
     for parent in anatomy(fingerprint(STORED["average .5"](base), scale), hub).parents:
         assert (1, "base") == (scale, parent.model)
         assert parent.share_of_lines < 0.005
+
+
+def test_twins_of_one_seed_look_like_a_base_and_its_child() -> None:
+    """Lines cannot tell them apart, so the answer says what equal lines may mean."""
+    begun = model(0)
+    first = {name: values + 0.3 * (model(3)[name] - values) for name, values in begun.items()}
+    found = anatomy(fingerprint(DERIVED["noise .2"](begun)), {"twin": fingerprint(first)})
+    [parent] = found.parents
+    assert ("twin", "derived") == (parent.model, parent.verdict)
+    assert ORIGIN in found.sentences
+    assert "the same random seed" in ORIGIN
