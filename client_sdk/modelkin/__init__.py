@@ -57,7 +57,15 @@ from modelkin.selection import select, select_signature, select_support
 if TYPE_CHECKING:
     from torch.nn import Module
 
+    from modelkin.checkpoints.anatomies import anatomy
     from modelkin.client import AsyncClient, Client, ModelkinVersionWarning, SplitClient
+    from modelkin.core.fingerprints.anatomy import (
+        Anatomy,
+        Parent,
+        TensorAnatomy,
+        TensorSource,
+    )
+    from modelkin.core.fingerprints.fingerprint import Fingerprint
     from modelkin.types.clusterings import (
         Assignment,
         Cluster,
@@ -121,6 +129,7 @@ if TYPE_CHECKING:
     from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
 __all__ = [
+    "Anatomy",
     "ApiError",
     "ApiKey",
     "Assignment",
@@ -150,6 +159,7 @@ __all__ = [
     "DuplicateModel",
     "DuplicateWeights",
     "FewSamplesWarning",
+    "Fingerprint",
     "Graph",
     "GraphEdge",
     "GraphNode",
@@ -184,6 +194,7 @@ __all__ = [
     "NotFoundError",
     "Origin",
     "Overlap",
+    "Parent",
     "PermissionDeniedError",
     "PreconditionError",
     "PrivacyAccount",
@@ -217,7 +228,9 @@ __all__ = [
     "Support",
     "SupportSize",
     "SupportSizePolicy",
+    "TensorAnatomy",
     "TensorOverlap",
+    "TensorSource",
     "TensorSpec",
     "TensorSummary",
     "UNCHANGED",
@@ -226,6 +239,7 @@ __all__ = [
     "Vote",
     "__version__",
     "affinity",
+    "anatomy",
     "fit_subspace",
     "layout_of",
     "ordered_similarity",
@@ -254,18 +268,28 @@ def layout_of(model: Module) -> Layout:
     return torch.layout_of(model)
 
 
-_FROM_CLIENT = frozenset({"AsyncClient", "Client", "ModelkinVersionWarning", "SplitClient"})
+_FROM = {
+    **dict.fromkeys(
+        ("AsyncClient", "Client", "ModelkinVersionWarning", "SplitClient"), "modelkin.client"
+    ),
+    **dict.fromkeys(
+        ("Anatomy", "Parent", "TensorAnatomy", "TensorSource"),
+        "modelkin.core.fingerprints.anatomy",
+    ),
+    "Fingerprint": "modelkin.core.fingerprints.fingerprint",
+    "anatomy": "modelkin.checkpoints.anatomies",
+}
+"""Where names are that are loaded at their first use; those of no other place are types."""
 
 
 def __getattr__(name: str) -> Any:
-    """The clients and the values that they answer, loaded at their first use.
+    """The clients and their values, and what answers without one, loaded at their first use.
 
     They take as long to import as all else, and supports do not need them.
     """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "modelkin.client" if name in _FROM_CLIENT else "modelkin.types"
-    value = getattr(import_module(module), name)
+    value = getattr(import_module(_FROM.get(name, "modelkin.types")), name)
     globals()[name] = value
     return value
 

@@ -12,17 +12,17 @@ import modelkin
 import modelkin.types
 
 PUBLIC = """
-    ApiError ApiKey Assignment AsyncClient AuthenticationError BadRequestError Banding Blinding
-    BlockAngles BulkItem
+    Anatomy ApiError ApiKey Assignment AsyncClient AuthenticationError BadRequestError Banding
+    Blinding BlockAngles BulkItem
     BulkResult BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
     ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
     DeclaredBase Donors DuplicateModel DuplicateWeights
-    FewSamplesWarning Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
+    FewSamplesWarning Fingerprint Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
     InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout Learngene LearngeneInfo
     LearngeneMismatch LearngeneTensor Lineage LineageFinding LineageLink MediaTypeError Merge Merged
     MergeInfo MergeParty MissingExtra MlflowFile ModelInfo ModelMap ModelkinError
     ModelkinVersionWarning
-    Neighbor Neighbors NotFoundError Origin Overlap PermissionDeniedError PreconditionError
+    Neighbor Neighbors NotFoundError Origin Overlap Parent PermissionDeniedError PreconditionError
     PrivacyAccount PrivacyBudgetExceeded PublicNeighbor PublicNeighbors PublicSpace PublicSpaceInfo
     RateLimitError RequestTooLargeError Revision Revisions Selection ServerError
     Signature SignatureSpec
@@ -30,8 +30,10 @@ PUBLIC = """
     SpaceTensors SplitClient StatedWeights
     StopList Subscription Subspace SubspaceSpec Support SupportSize
     SupportSizePolicy
-    TensorOverlap TensorSpec TensorSummary UNCHANGED UnprocessableEntityError UnstableSupportWarning
-    Vote __version__ affinity fit_subspace layout_of ordered_similarity principal_angles
+    TensorAnatomy TensorOverlap TensorSource TensorSpec TensorSummary UNCHANGED
+    UnprocessableEntityError
+    UnstableSupportWarning
+    Vote __version__ affinity anatomy fit_subspace layout_of ordered_similarity principal_angles
     private_support select select_signature
     select_support similarity stability
 """

@@ -20,6 +20,7 @@ ALLOWED = {
     ("sdk/integrations/test_lightning.py", "_training"): "likewise",
     ("sdk/integrations/test_huggingface.py", "_get_output_dir"): "of transformers' Trainer",
     ("sdk/test_printing.py", "_repr_html_"): "the name that notebooks call",
+    ("sdk/test_anatomy.py", "_repr_html_"): "likewise",
     ("support/client_clock.py", "_connection"): "no clock in the public constructor of a client",
 }
 """Private names that tests use, and why each may be used."""

@@ -25,6 +25,7 @@ BEGINNING_BYTES: Final = 512
 _SAVE: Final = "save the model by safetensors.torch.save_file"
 _PUBLISH: Final = "publish the weights as model.safetensors"
 _ARRAYS: Final = "save named arrays by safetensors.numpy.save_file"
+_CHECKPOINT: Final = "give the checkpoint that it was made of"
 _PICKLE: Final = f"a pickle may run whatever its maker wants: {_SAVE}"
 
 _UNREAD: Final = (
@@ -91,6 +92,9 @@ _BEGINNINGS: Final[tuple[tuple[bytes, str], ...]] = (
         b"/annex/objects/",
         "it is a pointer of git-annex in place of the file: `git annex get` gets the file itself",
     ),
+    (b"MKSP", f"it is a support of modelkin, and no weights: {_CHECKPOINT}"),
+    (b"MKSG", f"it is a signature of modelkin, and no weights: {_CHECKPOINT}"),
+    (b"MKFP", f"it is a fingerprint of modelkin, and no weights: {_CHECKPOINT}"),
     (b"GGUF", "it is a GGUF file: its name has to end in .gguf"),
     (b"lmgg", "it is a GGML file, which GGUF has replaced: convert it to GGUF"),
     (b"tjgg", "it is a GGML file, which GGUF has replaced: convert it to GGUF"),

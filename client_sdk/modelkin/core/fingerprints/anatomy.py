@@ -9,15 +9,18 @@ or the same random seed. That there are none proves nothing, since a rotation re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 
+from modelkin._printing import MAX_ROWS, Printed, Table
 from modelkin.core.fingerprints.comparison import MODEL_LIMIT, Comparison, compare
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.relations.relation import ORIGIN, Relation
 from modelkin.core.fingerprints.relations.relations import relations
+from modelkin.core.fingerprints.rows import COLUMNS, LeftOut, Row, left_out, rows
 from modelkin.core.fingerprints.sources import Parent, TensorAnatomy, TensorSource, Verdict
 
 __all__ = ["Anatomy", "Parent", "Relation", "TensorAnatomy", "TensorSource", "Verdict", "anatomy"]
@@ -27,9 +30,9 @@ _MOST_COMMON: Final = 0.9
 _ENOUGH: Final = 0.25
 
 
-@dataclass(frozen=True)
-class Anatomy:
-    """Where a checkpoint comes from.
+@dataclass(frozen=True, repr=False)
+class Anatomy(Printed):
+    """Where a checkpoint comes from. It prints as its rows, also in a notebook.
 
     Attributes:
         tensors: each of its tensors, in its order.
@@ -48,6 +51,45 @@ class Anatomy:
         """The sentences of its relations, and what equal lines mean where there are any."""
         said = tuple(relation.sentence for relation in self.relations)
         return (*said, ORIGIN) if self.parents else said
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The tensors that were compared, in rows for people: those of a kind from one place."""
+        return tuple(rows(self.tensors, [parent.model for parent in self.parents]))
+
+    @cached_property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        """The tensors that cannot be compared, by reason."""
+        return tuple(left_out([each.tensor for each in self.tensors]))
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it in JSON's types."""
+        return {
+            "scale": self.scale,
+            "parents": [asdict(parent, dict_factory=_plain) for parent in self.parents],
+            "relations": [asdict(each, dict_factory=_plain) for each in self.relations],
+            "tensors": [each.to_json() for each in self.tensors],
+        }
+
+    def _table(self) -> Table:
+        shown = self.rows[:MAX_ROWS]
+        parents = f"{len(self.parents):,} parent{'' if len(self.parents) == 1 else 's'}"
+        return Table(
+            f"Anatomy, {len(self.tensors):,} tensors, {parents}",
+            tuple((each.model, each.summary) for each in self.parents),
+            COLUMNS,
+            tuple(row.cells for row in shown),
+            (False, False, False, True, True),
+            len(self.rows) - len(shown),
+            (
+                *(("found", sentence) for sentence in self.sentences),
+                *(("not compared", each.sentence) for each in self.left_out),
+            ),
+        )
+
+
+def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in items}
 
 
 def anatomy(checkpoint: Fingerprint, models: Mapping[str, Fingerprint]) -> Anatomy:

@@ -18,7 +18,7 @@ from typing import Final
 
 from modelkin.core.fingerprints.lines import members_of_key, size_of_set
 
-__all__ = ["collision_probability", "expected_keys", "log10_tail"]
+__all__ = ["collision_probability", "expected_keys", "log10_tail", "power_of_ten"]
 
 _NEGLIGIBLE: Final = 1e-40
 """A weight, of the greatest one, beyond which no term is seen in a float64."""
@@ -98,3 +98,8 @@ def log10_tail(count: int, expected: float) -> float:
         term *= expected / (count + len(terms))
         terms.append(term)
     return (first + math.log(math.fsum(terms))) / math.log(10)
+
+
+def power_of_ten(logarithm: float) -> str:
+    """A probability by its decimal logarithm, ``10^-257``: most are below the least float."""
+    return f"10^{round(logarithm)}" if logarithm < -3 else f"{10**logarithm:.3f}"

@@ -19,6 +19,7 @@ Kind: TypeAlias = tuple[str, ...]
 
 _NUMBER: Final = re.compile(r"(?<![^\W_])([0-9]{1,9})(?![^\W_])")
 """Digits that touch no letter and no other digit."""
+_SEPARATORS: Final = "._/"
 _USUAL: Final = ".weight"
 """An ending that says nothing, since most names have it."""
 
@@ -57,7 +58,8 @@ def _shortened(kind: Kind) -> Kind:
     first, *rest = kind
     if rest:
         last = rest[-1].removesuffix(_USUAL)
-        first = first.rstrip("._/").rpartition(".")[2]
+        word = first.rstrip(_SEPARATORS)
+        first = word.rpartition(".")[2] + first[len(word) :]
         return (first, *rest[:-1], last if last or first else rest[-1])
     return (first.removesuffix(_USUAL),)
 
@@ -65,13 +67,19 @@ def _shortened(kind: Kind) -> Kind:
 def label(kind: Kind, numbers: Sequence[Iterable[int]]) -> str:
     """A name for the tensors of a kind: ``layers 0-31 self_attn.q_proj``.
 
+    A single tensor has the end of its own name.
+
     Args:
         kind: a whole one, or a short one.
         numbers: at each of its places the numbers that the tensors have.
     """
-    words = [kind[0].strip("._/")]
-    for found, part in zip(numbers, kind[1:], strict=True):
-        words += [ranges(found), part.strip("._/")]
+    each = [sorted(set(found)) for found in numbers]
+    if all(len(found) == 1 for found in each):
+        parts = zip(each, kind[1:], strict=True)
+        return kind[0] + "".join(f"{number}{part}" for [number], part in parts)
+    words = [kind[0].strip(_SEPARATORS)]
+    for found, part in zip(each, kind[1:], strict=True):
+        words += [ranges(found), part.strip(_SEPARATORS)]
     return " ".join(filter(None, words))
 
 

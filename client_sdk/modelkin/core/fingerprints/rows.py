@@ -6,20 +6,30 @@ So a model of 32 layers has a row for all its q_proj, and not 32 of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from modelkin.core.fingerprints.anatomy import Anatomy, TensorAnatomy, TensorSource
-from modelkin.core.fingerprints.fingerprint import NotComparable
+from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.fingerprints.places import Kind, Place, label, short_kinds
+from modelkin.core.fingerprints.sources import TensorAnatomy, TensorSource
+from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
 
-__all__ = ["LeftOut", "Row", "Slice", "left_out", "rows", "slices"]
+__all__ = ["COLUMNS", "LeftOut", "Row", "Slice", "left_out", "rows", "slices"]
+
+COLUMNS: Final = ("tensors", "from", "its tensors", "share", "P")
+"""The names of the cells of a row."""
 
 _MOST_ROWS: Final = 24
 """Rows beyond which kinds with the same layers of one model share a row: they fill a screen."""
 _EXPLAINED: Final = 0.9
 """The share of what is found of a tensor that the named tensors hold."""
+_WHY: Final = {
+    NotComparable.SHORT: "vectors, or a side below 64",
+    NotComparable.STRUCTURED: "tables that no training made",
+    NotComparable.FEW_VALUES: "few values, as ternary weights have",
+    NotComparable.NO_KEYS: "constant lines, or lines repeated too often",
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,14 @@ class Row:
     share: float | None
     log10_p: float | None
 
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """What a table shows of it, under :data:`COLUMNS`."""
+        if self.model is None or self.share is None or self.log10_p is None:
+            return self.tensors, "unknown", "", "", ""
+        there = "the same" if self.sources == self.tensors else self.sources
+        return self.tensors, self.model, there, f"{self.share:.0%}", power_of_ten(self.log10_p)
+
 
 @dataclass(frozen=True)
 class LeftOut:
@@ -60,6 +78,13 @@ class LeftOut:
     count: int
     share_of_parameters: float
     example: str
+
+    @property
+    def sentence(self) -> str:
+        """The same in English, without a full stop."""
+        many = f"{self.count:,} tensor{'' if self.count == 1 else 's'}"
+        share = f"{self.share_of_parameters:.1%} of the parameters"
+        return f"{many} ({share}): {_WHY[self.reason]}, such as {self.example}"
 
 
 class Slice(NamedTuple):
@@ -85,16 +110,18 @@ class Slice(NamedTuple):
         return 0.0 if self.model is None else self.of.shares[self.model]
 
 
-def slices(found: Anatomy) -> list[Slice]:
+def slices(tensors: Iterable[TensorAnatomy], models: Sequence[str]) -> list[Slice]:
     """All tensors that are compared, by all their names; one kind after the other.
 
-    Where two models have as much of a tensor, but for the error of a sample, it is of the one that
-    is named first among the parents.
+    Args:
+        tensors: those of a checkpoint.
+        models: the models with a source. Where two have as much of a tensor, but for the error of a
+            sample, it is of the one that is named first.
     """
-    order = {parent.model: at for at, parent in enumerate(found.parents)}
+    order = {model: at for at, model in enumerate(models)}
     cut = [
         _slice(each, Place.of(name), order)
-        for each in found.tensors
+        for each in tensors
         if each.tensor.reason is None
         for name in each.tensor.names
     ]
@@ -131,12 +158,15 @@ def _alike(source: TensorSource, place: Place) -> Place:
     return max(places, key=lambda each: (each == place, each.kind == place.kind))
 
 
-def rows(found: Anatomy) -> list[Row]:
+def rows(tensors: Iterable[TensorAnatomy], models: Sequence[str]) -> list[Row]:
     """The rows of an anatomy: kinds in the order of the checkpoint, and their layers.
 
     Where these are more than 24, kinds whose layers come from the same layers share one.
+
+    Args:
+        tensors: as for :func:`slices`, and ``models`` too.
     """
-    cut = slices(found)
+    cut = slices(tensors, models)
     groups = dict[object, list[Slice]]()
     for each in cut:
         groups.setdefault((each.place.kind, each.model, _steps(each)), []).append(each)
@@ -200,8 +230,8 @@ def _of_layers(places: list[Place]) -> str:
     """The label of layers, without the kind of their tensors."""
     if not places:
         return ""
-    kind = (places[0].kind[0].rstrip("._/").rpartition(".")[2], *places[0].kind[1:-1], "")
-    return label(kind, _by_position(places))
+    kind = next(iter(short_kinds([(*places[0].kind[:-1], "")]).values()))
+    return label(kind, _by_position(places)).rstrip(".")
 
 
 def _row(own: str, sources: str, group: list[Slice]) -> Row:
@@ -238,15 +268,15 @@ def _joined(labels: list[str]) -> str:
     return ", ".join(dict.fromkeys(labels))
 
 
-def left_out(found: Anatomy) -> list[LeftOut]:
-    """What cannot be compared, by reason, that of the most parameters first."""
-    total = sum(each.tensor.size * len(each.tensor.names) for each in found.tensors)
-    return sorted(_left_out(found, total), key=lambda each: -each.share_of_parameters)
+def left_out(tensors: Sequence[LinesOfTensor]) -> list[LeftOut]:
+    """The tensors that cannot be compared, by reason, that of the most parameters first."""
+    total = max(sum(each.size * len(each.names) for each in tensors), 1)
+    return sorted(_left_out(tensors, total), key=lambda each: -each.share_of_parameters)
 
 
-def _left_out(found: Anatomy, total: int) -> Iterator[LeftOut]:
+def _left_out(tensors: Sequence[LinesOfTensor], total: int) -> Iterator[LeftOut]:
     for reason in NotComparable:
-        tensors = [each.tensor for each in found.tensors if each.tensor.reason is reason]
-        if tensors:
-            size = sum(each.size for each in tensors)
-            yield LeftOut(reason, len(tensors), size / max(total, 1), tensors[0].name)
+        found = [each for each in tensors if each.reason is reason]
+        if found:
+            size = sum(each.size for each in found)
+            yield LeftOut(reason, len(found), size / total, found[0].name)

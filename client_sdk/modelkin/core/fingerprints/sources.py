@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Final, Literal
 
+from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.fingerprints.tensors import LinesOfTensor
 
 __all__ = ["Parent", "TensorAnatomy", "TensorSource", "Verdict"]
 
 Verdict = Literal["copy", "part", "derived", "reuses", "related"]
 """What a model has of another one, see :class:`Parent`."""
+
+_WORDS: Final[dict[Verdict, str]] = {
+    "copy": "a copy",
+    "part": "a part",
+    "derived": "shares weights",
+    "reuses": "reuses tensors",
+    "related": "related",
+}
+"""A verdict says what was seen, and not who made what of whom."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,12 @@ class TensorSource:
     log10_p: float
     kappa: float | None
 
+    def to_json(self) -> dict[str, Any]:
+        """All of it in JSON's types."""
+        others = ("model", "share", "keys", "expected", "log10_p", "kappa")
+        named = {"names": list(self.tensor.names), "shape": list(self.tensor.shape)}
+        return named | {name: getattr(self, name) for name in others}
+
 
 @dataclass(frozen=True)
 class TensorAnatomy:
@@ -55,6 +71,17 @@ class TensorAnatomy:
     keys: int
     sources: tuple[TensorSource, ...]
     shares: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it in JSON's types."""
+        return {
+            "names": list(self.tensor.names),
+            "shape": list(self.tensor.shape),
+            "not_comparable": None if self.tensor.reason is None else self.tensor.reason.value,
+            "keys": self.keys,
+            "shares": dict(self.shares),
+            "sources": [each.to_json() for each in self.sources],
+        }
 
 
 @dataclass(frozen=True)
@@ -85,3 +112,14 @@ class Parent:
     expected: float
     log10_p: float
     tensors: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """The verdict in words for people."""
+        return _WORDS[self.verdict]
+
+    @property
+    def summary(self) -> str:
+        """The verdict and its figures on a line."""
+        shares = f"{self.share_of_lines:.1%} of lines, {self.share_of_parameters:.1%} of parameters"
+        return f"{self.words}, {shares}, P {power_of_ten(self.log10_p)}"

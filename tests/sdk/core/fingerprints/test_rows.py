@@ -8,17 +8,17 @@ import pytest
 from modelkin.core.fingerprints.anatomy import Anatomy, anatomy
 from modelkin.core.fingerprints.fingerprint import Fingerprint, NotComparable
 from modelkin.core.fingerprints.places import Place, label, ranges, short_kinds
-from modelkin.core.fingerprints.rows import left_out, rows, slices
+from modelkin.core.fingerprints.rows import slices
 from tests.sdk.core.fingerprints.planted import DERIVED, LAYERS, Tensors, fingerprint, model
 
 LABELS = {
-    "model.layers.31.self_attn.q_proj.weight": "layers 31 self_attn.q_proj",
-    "model.layers.3.mlp.experts.7.up_proj.weight": "layers 3 mlp.experts 7 up_proj",
+    "model.layers.31.self_attn.q_proj.weight": "layers.31.self_attn.q_proj",
+    "model.layers.3.mlp.experts.7.up_proj.weight": "layers.3.mlp.experts.7.up_proj",
     "model.embed_tokens.weight": "model.embed_tokens",
-    "blocks/12/attn/kernel": "blocks 12 attn/kernel",
-    "val_105_q": "val 105 q",
-    "resnet.layer1.0.conv1.weight": "layer1 0 conv1",
-    "4.weight": "4 weight",
+    "blocks/12/attn/kernel": "blocks/12/attn/kernel",
+    "val_105_q": "val_105_q",
+    "resnet.layer1.0.conv1.weight": "layer1.0.conv1",
+    "4.weight": "4.weight",
     "weight": "weight",
     "layer.12345678901.w": "layer.12345678901.w",
 }
@@ -37,7 +37,7 @@ def test_names_that_would_be_one_keep_all_their_words() -> None:
     names = ("encoder.block.0.q.weight", "decoder.block.0.q.weight", "encoder.block.0.o.weight")
     places = [Place.of(name) for name in names]
     short = short_kinds(place.kind for place in places)
-    assert ["encoder.block 0 q.weight", "decoder.block 0 q.weight", "block 0 o"] == [
+    assert ["encoder.block.0.q.weight", "decoder.block.0.q.weight", "block.0.o"] == [
         label(short[place.kind], [[0]]) for place in places
     ]
 
@@ -58,7 +58,7 @@ def hub(base: Tensors) -> dict[str, Fingerprint]:
 
 
 def told(found: Anatomy) -> list[tuple[str, str | None, str]]:
-    return [(row.tensors, row.model, row.sources) for row in rows(found)]
+    return [(row.tensors, row.model, row.sources) for row in found.rows]
 
 
 def test_the_layers_of_a_kind_share_a_row(base: Tensors, hub: dict[str, Fingerprint]) -> None:
@@ -66,7 +66,7 @@ def test_the_layers_of_a_kind_share_a_row(base: Tensors, hub: dict[str, Fingerpr
     found = anatomy(fingerprint(DERIVED["8 bits"](base), 8), hub)
     kinds = [("layers 0-3 " + kind) for kind in ("q", "k", "v", "o", "up", "down")]
     assert [(kind, "base", kind) for kind in ["embed", *kinds]] == told(found)
-    made = rows(found)
+    made = found.rows
     assert [1] + [LAYERS] * 6 == [row.count for row in made]
     assert all(row.same and row.share is not None and 0.7 < row.share < 1 for row in made)
     weakest = max(t.sources[0].log10_p for t in found.tensors if t.tensor.name.endswith("up"))
@@ -80,7 +80,7 @@ def test_layers_that_moved_have_rows_of_their_own(
     found = anatomy(fingerprint(DERIVED["up-scaled"](base)), hub)
     assert ("layers 0-2 q", "base", "layers 0-2 q") == told(found)[1]
     assert ("layers 3-5 q", "base", "layers 1-3 q") == told(found)[2]
-    assert [True, False] == [row.same for row in rows(found)[1:3]]
+    assert [True, False] == [row.same for row in found.rows[1:3]]
 
 
 def test_experts_and_fused_tensors_name_all_their_sources() -> None:
@@ -92,8 +92,8 @@ def test_experts_and_fused_tensors_name_all_their_sources() -> None:
     child |= {f"h.1.experts.{expert}.up": up for expert in range(4)}
     found = anatomy(fingerprint(child), {"base": fingerprint(parts | {"layers.1.up.weight": up})})
     assert [
-        ("h 1 qkv", "base", "layers 1 k, q, v"),
-        ("h 1 experts 0-3 up", "base", "layers 1 up"),
+        ("h.1.qkv", "base", "layers.1.k, layers.1.q, layers.1.v"),
+        ("h 1 experts 0-3 up", "base", "layers.1.up"),
     ] == told(found)
 
 
@@ -105,7 +105,7 @@ def test_many_kinds_with_the_same_layers_share_a_row(base: Tensors) -> None:
         fingerprint(mixed | {"embed": base["embed"]}),
         {name: fingerprint(tensors) for name, tensors in models.items()},
     )
-    layers = [(f"layers {i}, 6 kinds", f"m{i}", f"layers {i}") for i in range(LAYERS)]
+    layers = [(f"layers.{i}, 6 kinds", f"m{i}", f"layers.{i}") for i in range(LAYERS)]
     assert [*layers, ("embed", "m0", "embed")] == told(found)
 
 
@@ -115,16 +115,20 @@ def test_a_sibling_does_not_take_the_tensors_of_a_parent(
     """Where a sample does not tell which of two is nearer, the first parent is named."""
     relatives = {f"relative {i}": fingerprint(DERIVED["noise .05"](base)) for i in range(2)}
     found = anatomy(fingerprint(DERIVED["8 bits"](base), 8), relatives | hub)
-    assert {found.parents[0].model} == {row.model for row in rows(found)}
+    assert {found.parents[0].model} == {row.model for row in found.rows}
 
 
 def test_what_is_not_found_has_no_source(base: Tensors, hub: dict[str, Fingerprint]) -> None:
     """It is told beside what is, kind by kind."""
     found = anatomy(fingerprint(base | {"layers.2.up": model(7)["layers.2.up"]}), hub)
-    assert [("layers 0-1, 3 up", "base", "layers 0-1, 3 up"), ("layers 2 up", None, "")] == [
+    assert [("layers 0-1, 3 up", "base", "layers 0-1, 3 up"), ("layers.2.up", None, "")] == [
         each for each in told(found) if each[0].endswith("up")
     ]
-    assert not any(each.share for each in slices(found) if each.model is None)
+    assert not any(
+        each.share
+        for each in slices(found.tensors, [each.model for each in found.parents])
+        if each.model is None
+    )
 
 
 def test_what_cannot_be_compared_is_counted_by_reason(base: Tensors) -> None:
@@ -132,7 +136,7 @@ def test_what_cannot_be_compared_is_counted_by_reason(base: Tensors) -> None:
     angles = np.arange(512)[:, None] / 10000 ** (np.arange(64) / 64)
     table = {"positions": np.sin(angles).astype(np.float32)}
     found = anatomy(fingerprint(base | table), {"base": fingerprint(base)})
-    structured, short = left_out(found)
+    structured, short = found.left_out
     assert (NotComparable.STRUCTURED, 1, "positions") == (
         structured.reason,
         structured.count,
