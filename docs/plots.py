@@ -16,6 +16,9 @@ import numpy.typing as npt
 import modelkin
 from docs import concept_pictures
 from modelkin import plots
+from modelkin.core.fingerprints.anatomy import Anatomy
+from modelkin.core.fingerprints.anatomy import anatomy as anatomy_of
+from modelkin.core.fingerprints.fingerprint import Fingerprint, FingerprintMaker
 from modelkin.core.similarity import overlap
 from modelkin.types import (
     Graph,
@@ -43,6 +46,9 @@ LAYOUT = modelkin.Layout.of(
         for part, shape in (("attention", (40, 40)), ("mlp", (50, 40)), ("norm", (40,)))
     ]
 )
+LAYERS = 6
+WIDTH = 64
+KINDS = ("attention.q", "attention.k", "attention.v", "attention.o", "mlp.up", "mlp.down")
 START = datetime(2026, 5, 4, tzinfo=UTC)
 
 
@@ -116,9 +122,48 @@ def answers() -> dict[str, Any]:
             version=1,
         ),
         "tensor_overlap": overlap_of(names[0], names[6], supports),
+        "anatomy": assembled(),
         "drift": drifting(),
         "lineage": descended(first, ranked, similar),
     }
+
+
+def weights(seed: int) -> dict[str, npt.NDArray[np.float32]]:
+    """A small transformer of random weights."""
+    draw = np.random.default_rng(seed)
+    shapes = {f"layers.{i}.{kind}": (WIDTH, WIDTH) for i in range(LAYERS) for kind in KINDS}
+    return {
+        name: draw.standard_normal(shape, np.float32)
+        for name, shape in {"embed": (300, WIDTH), **shapes}.items()
+    }
+
+
+def assembled() -> Anatomy:
+    """A model of twelve layers: ten of one model, two of them trained on, one of another, one own.
+
+    The layers 2 to 5 stand in it twice, as an up-scaling leaves them.
+    """
+    chat, code, own = weights(0), weights(1), weights(2)
+    from_chat = [0, 1, 2, 3, 4, 5, 2, 3, 4, 5]
+    made = {"embed": chat["embed"]}
+    for at, layer in enumerate(from_chat):
+        drift = 0.1 if at in (6, 7) else 0.0
+        for kind in KINDS:
+            name = f"layers.{layer}.{kind}"
+            made[f"layers.{at}.{kind}"] = chat[name] + np.float32(drift) * own[name]
+    for kind in KINDS:
+        made[f"layers.10.{kind}"] = code[f"layers.5.{kind}"]
+        made[f"layers.11.{kind}"] = own[f"layers.5.{kind}"]
+    parents = {"lab/chat": fingerprint(chat), "lab/code": fingerprint(code)}
+    return anatomy_of(fingerprint(made), parents)
+
+
+def fingerprint(tensors: dict[str, npt.NDArray[np.float32]]) -> Fingerprint:
+    """The fingerprint of a model in memory."""
+    maker = FingerprintMaker()
+    for name, values in tensors.items():
+        maker.add(name, values)
+    return maker.finish()
 
 
 def drifting() -> Revisions:
@@ -187,6 +232,7 @@ def main() -> None:
         "stability": plots.stability(wards),
         "drift": plots.drift(given["drift"]),
         "lineage": plots.lineage(given["lineage"]),
+        "anatomy": plots.anatomy(given["anatomy"], name="lab/assembled"),
     }
     IMAGES.mkdir(exist_ok=True)
     for name, axes in drawn.items():

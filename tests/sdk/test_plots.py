@@ -16,7 +16,7 @@ from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
 import modelkin
-from docs.plots import GROUPS, answers, importance, models
+from docs.plots import GROUPS, answers, fingerprint, importance, models
 from modelkin import plots
 from modelkin.errors import InvalidParameter, MissingExtra
 from modelkin.plots import arithmetic
@@ -39,6 +39,7 @@ DRAWN: dict[str, tuple[Any, ...]] = {
     "stability": (ESTIMATES,),
     "drift": (GIVEN["drift"],),
     "lineage": (GIVEN["lineage"],),
+    "anatomy": (GIVEN["anatomy"],),
 }
 
 
@@ -259,7 +260,9 @@ def test_colors_of_equal_values_are_finite(fill: float) -> None:
 @pytest.mark.parametrize("name", sorted(set(plots.__all__) - {"coverage", "stability"}))
 def test_another_answer_is_refused_by_its_type(name: str) -> None:
     """The message names the answer that the plot draws, and the call that has it."""
-    with pytest.raises(InvalidParameter, match=r"must be the \w+ that client\.\S+ answers"):
+    with pytest.raises(
+        InvalidParameter, match=r"must be the \w+ that (client|modelkin)\.\S+ answers"
+    ):
         getattr(plots, name)("org/model")
 
 
@@ -308,6 +311,52 @@ def test_names_are_no_markup() -> None:
     assert name in axes.get_title(loc="left")
     shown = plots.neighbors(found, backend="plotly").layout
     assert "<b>" not in shown.title.text + shown.yaxis.ticktext[0]
+
+
+def test_cells_of_an_anatomy_are_the_tensors_by_layer_and_kind() -> None:
+    """Each is filled by the share of its lines, in the colour of the model they come from."""
+    axes = plots.anatomy(GIVEN["anatomy"], name="child")
+    assert "Where the tensors of child come from" == axes.get_title(loc="left")
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert ["embed", "attention.q"] == [name.rpartition("  ")[0] for name in names[:2]]
+    filled = {
+        (patch.get_x() + patch.get_width() / 2, round(patch.get_y() - 0.45)): patch
+        for patch in axes.patches
+        if patch.get_alpha() is None
+    }
+    of_kind = [filled[layer, 1] for layer in range(11)]
+    assert pytest.approx([0.9] * 6) == [-patch.get_height() for patch in of_kind[:6]]
+    assert all(0.1 < -patch.get_height() < 0.8 for patch in of_kind[6:8])
+    colors = [mpl.colors.to_hex(patch.get_facecolor()) for patch in of_kind]
+    assert ["#0072b2"] * 10 + ["#e69f00"] == colors
+    assert (11, 1) not in filled
+    assert 12 == pytest.approx(filled[5.5, 0].get_width(), abs=0.1)
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert "unknown, 6 tensors" == legend[-1]
+
+
+def test_experts_of_a_layer_share_a_cell() -> None:
+    """Each has a slice of it, and the mouse names it."""
+    draw = np.random.default_rng(0)
+    experts = {
+        f"layers.{i}.experts.{j}.up": draw.standard_normal((64, 64), np.float32)
+        for i in (3, 90)
+        for j in range(4)
+    }
+    whole = fingerprint(experts)
+    cut = modelkin.anatomy(whole, {"base": whole})
+    axes = plots.anatomy(cut)
+    assert 8 * [pytest.approx(0.23)] == [patch.get_width() for patch in axes.patches[:8]]
+    assert "layers, in their order" == axes.get_xlabel()  # numbers with wide gaps are counted
+    hover = plots.anatomy(cut, backend="plotly").data[0].hovertext
+    assert "layers.3.experts.0.up: 100% of base layers.3.experts.0.up" == hover[0]
+
+
+def test_an_anatomy_that_compares_nothing_is_refused() -> None:
+    """In one line."""
+    norms = fingerprint({"norm": np.ones(9, np.float32)})
+    with pytest.raises(InvalidParameter, match="no tensor of this anatomy can be compared"):
+        plots.anatomy(modelkin.anatomy(norms, {"base": norms}))
 
 
 def test_an_overlap_without_tensors_is_refused() -> None:

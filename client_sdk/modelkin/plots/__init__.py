@@ -22,8 +22,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
+from modelkin.core.fingerprints.anatomy import Anatomy
 from modelkin.errors import InvalidParameter
 from modelkin.plots import charts, on_matplotlib, on_plotly
+from modelkin.plots.anatomies import anatomy_chart
 from modelkin.plots.chart import Chart
 from modelkin.plots.style import DARK, LIGHT
 from modelkin.types.clusterings import Clustering
@@ -33,6 +35,7 @@ from modelkin.types.revisions import Revisions
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
 
 __all__ = [
+    "anatomy",
     "coverage",
     "drift",
     "lineage",
@@ -193,6 +196,28 @@ def lineage(
     """
     given = _check(found, Lineage, "found", "client.lineage")
     return _draw(charts.lineage_chart(given), axes, backend, dark)
+
+
+def anatomy(
+    found: Anatomy,
+    *,
+    name: str = "",
+    axes: Any = None,
+    backend: Backend = "matplotlib",
+    dark: bool = False,
+) -> Any:
+    """Draws the tensors of a checkpoint by layer and kind, coloured by the model they come from.
+
+    A cell is filled as far as its lines are found; grey ones are unknown. Tensors that cannot be
+    compared are left out.
+
+    Args:
+        found: an answer of ``modelkin.anatomy``.
+        name: the name of the checkpoint, for the title.
+        axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.
+    """
+    given = _check(found, Anatomy, "found", "modelkin.anatomy")
+    return _draw(anatomy_chart(given, name), axes, backend, dark)
 
 
 def _check(value: Any, kind: type[T], name: str, source: str) -> T:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Bars", "Chart", "Heat", "Line", "Mark", "Points", "Rule", "Segments"]
+__all__ = [
+    "CELL_HEIGHT",
+    "PALE",
+    "Bars",
+    "Cells",
+    "Chart",
+    "Heat",
+    "Line",
+    "Mark",
+    "Points",
+    "Rule",
+    "Segments",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -105,7 +117,33 @@ class Heat:
     high: float = 1.0
 
 
-Mark: TypeAlias = Bars | Line | Rule | Points | Segments | Heat
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Cells of one colour in rows, each pale and filled from its bottom up.
+
+    Attributes:
+        x: the centres.
+        y: the rows, 0 at the top; a cell is as high as nine tenths of a row.
+        widths: the widths, in units of x.
+        shares: how far each is filled, 0 to 1.
+        name: the series, as a legend shows it.
+        color: a number of the palette.
+        labels: shown under the mouse.
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    widths: tuple[float, ...]
+    shares: tuple[float, ...]
+    name: str
+    color: int
+    labels: tuple[str, ...]
+
+
+Mark: TypeAlias = Bars | Cells | Line | Rule | Points | Segments | Heat
+CELL_HEIGHT: Final = 0.9
+PALE: Final = 0.3
+"""The opacity of a cell where it is not filled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,3 +175,14 @@ class Chart:
     square: bool = False
     size: tuple[float, float] = (7.0, 4.2)
     legend: str = ""
+
+    @property
+    def shows_legend(self) -> bool:
+        """Whether series have to be told apart; cells have a legend in any case."""
+        named = [m for m in self.marks if isinstance(m, Bars | Cells | Line | Points) and m.name]
+        return len(named) > 1 or any(isinstance(mark, Cells) for mark in named)
+
+    @property
+    def legend_beside(self) -> bool:
+        """Whether the legend stands beside the plot, where it covers no mark."""
+        return self.square or any(isinstance(mark, Cells) for mark in self.marks)

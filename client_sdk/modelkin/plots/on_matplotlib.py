@@ -10,7 +10,19 @@ import numpy as np
 
 from modelkin._terminal_text import one_line
 from modelkin.errors import MissingExtra
-from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
+from modelkin.plots.chart import (
+    CELL_HEIGHT,
+    PALE,
+    Bars,
+    Cells,
+    Chart,
+    Heat,
+    Line,
+    Mark,
+    Points,
+    Rule,
+    Segments,
+)
 from modelkin.plots.style import PALETTE, Theme
 
 __all__ = ["draw"]
@@ -33,14 +45,14 @@ def draw(chart: Chart, theme: Theme, axes: Any = None) -> Any:
     for mark in chart.marks:
         _add(mark, axes, theme)
     _scales(axes, chart)
-    if sum(isinstance(mark, Bars | Line | Points) and bool(mark.name) for mark in chart.marks) > 1:
+    if chart.shows_legend:
         how = {"frameon": False, "labelcolor": theme.ink, "fontsize": 8}
         legend = axes.legend(title=chart.legend or None, title_fontsize=8, **how)
         legend.get_title().set_color(theme.ink)
         for text in legend.get_texts():
             text.set_parse_math(False)
-        legend.set_loc("upper left" if chart.square else "best")
-        if chart.square:
+        legend.set_loc("upper left" if chart.legend_beside else "best")
+        if chart.legend_beside:
             legend.set_bbox_to_anchor((1.0, 1.0))
     return axes
 
@@ -110,6 +122,17 @@ def _bars(mark: Bars, axes: Any, theme: Theme) -> None:
         axes.barh(at, mark.values, xerr=errors, height=0.7, **how)
     else:
         axes.bar(at, mark.values, yerr=errors, width=0.8, **how)
+
+
+@_add.register
+def _cells(mark: Cells, axes: Any, _theme: Theme) -> None:
+    bottom = np.array(mark.y) + CELL_HEIGHT / 2  # the axis runs downwards
+    how = {"bottom": bottom, "width": mark.widths, "color": PALETTE[mark.color], "linewidth": 0}
+    labels = {"label": mark.name}
+    filled = any(mark.shares)
+    axes.bar(mark.x, -CELL_HEIGHT, alpha=PALE, **how, **({} if filled else labels))
+    if filled:
+        axes.bar(mark.x, -CELL_HEIGHT * np.array(mark.shares), **how, **labels)
 
 
 @_add.register

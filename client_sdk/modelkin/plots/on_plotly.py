@@ -11,7 +11,19 @@ import numpy as np
 
 from modelkin._terminal_text import one_line
 from modelkin.errors import MissingExtra
-from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
+from modelkin.plots.chart import (
+    CELL_HEIGHT,
+    PALE,
+    Bars,
+    Cells,
+    Chart,
+    Heat,
+    Line,
+    Mark,
+    Points,
+    Rule,
+    Segments,
+)
 from modelkin.plots.style import PALETTE, Theme
 
 __all__ = ["draw"]
@@ -34,13 +46,13 @@ def draw(chart: Chart, theme: Theme) -> Any:
     for mark in chart.marks:
         _add(mark, figure, theme)
     wide, high = chart.size
-    named = sum(isinstance(m, Bars | Line | Points) and bool(m.name) for m in chart.marks)
     figure.update_layout(
         title={"text": _safe(chart.title), "font": {"size": 15}},
         paper_bgcolor=theme.ground,
         plot_bgcolor=theme.ground,
         font={"color": theme.ink, "size": 11},
-        showlegend=named > 1,
+        showlegend=chart.shows_legend,
+        barmode="overlay",
         legend={"title": {"text": _safe(chart.legend)}},
         width=wide * _PIXELS_PER_INCH,
         height=high * _PIXELS_PER_INCH,
@@ -100,6 +112,26 @@ def _bars(mark: Bars, figure: Any, theme: Theme) -> None:
     shown = {"error_x" if mark.across else "error_y": errors} if any(mark.errors) else {}
     orientation = "h" if mark.across else "v"
     figure.add_bar(x=x, y=y, name=_safe(mark.name), marker=colors, orientation=orientation, **shown)
+
+
+@_add.register
+def _cells(mark: Cells, figure: Any, _theme: Theme) -> None:
+    how = {
+        "x": list(mark.x),
+        "base": [row + CELL_HEIGHT / 2 for row in mark.y],  # the axis runs downwards
+        "width": list(mark.widths),
+        "name": _safe(mark.name),
+        "legendgroup": _safe(mark.name),
+        "hovertext": [_safe(label) for label in mark.labels],
+        "hoverinfo": "text",
+    }
+    pale = {"color": PALETTE[mark.color], "opacity": PALE, "line": {"width": 0}}
+    full = {"color": PALETTE[mark.color], "line": {"width": 0}}
+    heights = [-CELL_HEIGHT * share for share in mark.shares]
+    filled = any(mark.shares)
+    figure.add_bar(y=[-CELL_HEIGHT] * len(mark.x), marker=pale, showlegend=not filled, **how)
+    if filled:
+        figure.add_bar(y=heights, marker=full, showlegend=True, **how)
 
 
 @_add.register
