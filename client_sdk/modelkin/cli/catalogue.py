@@ -72,6 +72,16 @@ COMMANDS: Final = (
                 "inspection:show",
             ),
             Command(
+                "fingerprint",
+                "the fingerprint of a checkpoint's lines, written to a file",
+                "fingerprints:fingerprint",
+            ),
+            Command(
+                "anatomy",
+                "which of some models each tensor of a checkpoint comes from",
+                "anatomy:anatomy",
+            ),
+            Command(
                 "subspace",
                 "the subspace of samples, a fingerprint of data, written to a file",
                 "subspaces:subspace",

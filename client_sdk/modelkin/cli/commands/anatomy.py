@@ -1,0 +1,142 @@
+"""The command ``anatomy``: which of some models each tensor of a checkpoint comes from."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from modelkin import checkpoints
+from modelkin.checkpoints import Checkpoint
+from modelkin.checkpoints.anatomies import fingerprint_of, is_fingerprint, name_of
+from modelkin.cli.commands.fingerprints import add_scale, made_of
+from modelkin.cli.options import CHECKPOINT
+from modelkin.cli.output import Answer, quantity, table
+from modelkin.cli.pictures import Picture
+from modelkin.cli.style import FAINT, GOOD, HEAD, Styled, paint
+from modelkin.cli.texts import part_text
+from modelkin.core.fingerprints.anatomy import Anatomy, Parent
+from modelkin.core.fingerprints.anatomy import anatomy as anatomy_of
+from modelkin.core.fingerprints.chance import power_of_ten
+from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.rows import COLUMNS, Row
+from modelkin.errors import InvalidParameter
+
+__all__ = ["anatomy", "anatomy_options"]
+
+_FEW: Final = 64
+"""Lines of which hardly any would be found of a model that was trained on."""
+_FILE: Final = f"a fingerprint that `modelkin fingerprint` wrote, or {CHECKPOINT}"
+
+
+def anatomy_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``anatomy``."""
+    parser.add_argument("file", metavar="FILE", help=f"the checkpoint: {_FILE}; - for a pipe")
+    parser.add_argument(
+        "--with",
+        dest="models",
+        action="extend",
+        nargs="+",
+        required=True,
+        metavar="[NAME=]FILE",
+        help="a model that it may come from, likewise; repeats. Its name is that of the file",
+    )
+    add_scale(parser)
+    parser.add_argument(
+        "--plot",
+        metavar="FILE",
+        help="draw it, too: .png, .svg or .pdf by matplotlib, .html by plotly",
+    )
+    parser.set_defaults(inputs=("file",))
+
+
+def anatomy(arguments: argparse.Namespace) -> Answer:
+    """``modelkin anatomy``: where the tensors of a checkpoint come from."""
+    models = _named(arguments.models)
+    picture = None if arguments.plot is None else Picture.at(arguments.plot)
+    notes = list[str]()
+    child = _read(arguments.file, arguments.scale, notes, "")
+    parents = {
+        name: _read(path, arguments.scale, notes, f"{name}: ") for name, path in models.items()
+    }
+    found = anatomy_of(child, parents)
+    fields = {"file": arguments.file, "models": models, **found.to_json()}
+    if picture is not None:
+        picture.draw(found, name_of(arguments.file) or arguments.file)
+        fields["plot"] = arguments.plot
+    compared = int(child.at(found.scale).distinct.size)
+    if compared < _FEW:
+        notes.append(
+            f"at scale {found.scale:,} only {quantity(compared, 'line')} can be compared: give "
+            f"checkpoints with --scale 1, or fingerprints that were made with it"
+        )
+    return Answer(_text(found, compared, list(models)), fields, tuple(notes))
+
+
+def _named(texts: Sequence[str]) -> dict[str, str]:
+    """The files by their models' names: ``NAME=FILE``, or the name that the file has.
+
+    Raises:
+        InvalidParameter: two have one name.
+    """
+    found = dict[str, str]()
+    for text in texts:
+        name, separator, path = text.partition("=")
+        if not separator or not name or os.path.exists(text):
+            name, path = name_of(text) or text, text
+        if name in found:
+            raise InvalidParameter(
+                f"--with: {found[name]} and {path} would both be named {name!r}: give a name, as "
+                f"in --with {name}-2={path}"
+            )
+        found[name] = path
+    return found
+
+
+def _read(path: str, scale: int | None, notes: list[str], whose: str) -> Fingerprint:
+    """The fingerprint in a file, or of a checkpoint, whose notes are kept."""
+    if is_fingerprint(path):
+        return fingerprint_of(path)
+    checkpoint: Checkpoint = checkpoints.open_checkpoint(path)
+    notes += [f"{whose}{note}" for note in checkpoint.notes]
+    return made_of(checkpoint, scale)
+
+
+def _text(found: Anatomy, compared: int, models: Sequence[str]) -> str:
+    tensors = table([column.upper() for column in COLUMNS], [_cells(row) for row in found.rows])
+    left_out = [f"not compared: {each.sentence}" for each in found.left_out]
+    said = [paint(_sentence(sentence), HEAD) for sentence in found.sentences]
+    scale = f"compared: {quantity(compared, 'line')} of the checkpoint, at scale {found.scale:,}"
+    return "\n".join([tensors, *left_out, scale, "", _models(found, models), "", *said])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    cells = row.cells
+    return cells if row.model is not None else tuple(Styled(cell, FAINT) for cell in cells)
+
+
+def _models(found: Anatomy, models: Sequence[str]) -> str:
+    """The models that were given: those with lines in common first."""
+    rows = [_parent(each) for each in found.parents]
+    named = {each.model for each in found.parents}
+    rows += [
+        tuple(Styled(cell, FAINT) for cell in (name, "nothing found", "", "", "", ""))
+        for name in models
+        if name not in named
+    ]
+    return table(("MODEL", "WHAT IT IS", "LINES", "ADDED", "PARAMETERS", "P"), rows)
+
+
+def _parent(parent: Parent) -> tuple[str, ...]:
+    shares = (parent.share_of_lines, parent.added, parent.share_of_parameters)
+    return (
+        parent.model,
+        Styled(parent.words, GOOD),
+        *map(part_text, shares),
+        power_of_ten(parent.log10_p),
+    )
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith(".") else f"{text}."

@@ -1,0 +1,314 @@
+"""``modelkin fingerprint`` and ``modelkin anatomy``, as a shell sees them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import modelkin
+from modelkin import checkpoints
+from tests.sdk.cli.conftest import Run, shown_on_a_terminal
+from tests.sdk.core.fingerprints.planted import DERIVED, LAYERS, Tensors, model
+from tests.support.models.gguf_files import as_llama_cpp, llama, write_gguf
+
+KINDS = ("down", "k", "o", "q", "up", "v")
+ORIGIN = (
+    "Equal lines mean a common origin: a base, a checkpoint, or the same random seed. Which of two "
+    "came first, they do not say."
+)
+NOTHING = "no model given is an ancestor, as far as lines show; absence proves nothing."
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A folder with a base, an up-scaled model of it in 8 bits, a stranger, and an adapter."""
+    base = model(0)
+    save(tmp_path / "base.safetensors", base)
+    save(tmp_path / "child.safetensors", DERIVED["up-scaled"](DERIVED["8 bits"](base)))
+    save(tmp_path / "stranger.safetensors", model(1))
+    return tmp_path
+
+
+def save(path: Path, tensors: Tensors) -> None:
+    """A checkpoint of one file."""
+    save_file({name: np.ascontiguousarray(values) for name, values in tensors.items()}, path)
+
+
+def test_an_anatomy_is_a_table_by_layer_and_kind(run_here: Run, here: Path) -> None:
+    """Rows of layers with their sources, what is left out, the models, and the sentences."""
+    done = run_here(
+        "anatomy", "child.safetensors", "--with", "base.safetensors", "stranger.safetensors"
+    )
+    assert (0, "") == (done.returncode, done.stderr)
+    tensors, models, said = done.stdout.rstrip("\n").split("\n\n")
+    rows = [line.split("  ") for line in tensors.splitlines()]
+    assert ["TENSORS", "FROM", "ITS TENSORS", "SHARE", "P"] == list(filter(None, rows[0]))
+    assert ["embed", "layers 0-2 down", "layers 3-5 down"] == [row[0].strip() for row in rows[1:4]]
+    assert ["base", "layers 1-3 down"] == [cell.strip() for cell in rows[3] if cell][1:3]
+    last = tensors.splitlines()[-1]
+    assert re.fullmatch(r"compared: 2,\d{3} lines of the checkpoint, at scale 4", last)
+    base, stranger = models.splitlines()[1:]
+    assert ["base", "shares", "weights"] == base.split()[:3]
+    assert ["stranger", "nothing", "found"] == stranger.split()
+    assert ORIGIN == said.splitlines()[-1]
+
+
+def test_where_nothing_is_found_that_proves_nothing(run_here: Run, here: Path) -> None:
+    """All tensors are unknown, and the last words say what it means."""
+    done = run_here("anatomy", "stranger.safetensors", "--with", "base.safetensors")
+    lines = done.stdout.splitlines()
+    assert 1 + len(KINDS) == sum(line.endswith("unknown") for line in lines)
+    assert NOTHING == lines[-1]
+
+
+def test_an_anatomy_as_json(run_here: Run, here: Path) -> None:
+    """One object: the tensors with their sources, the parents, the relations, all names."""
+    done = run_here(
+        *("anatomy", "child.safetensors", "--with", "first=base.safetensors", "--json"),
+        *("--with", "stranger.safetensors", "--scale", "8"),
+    )
+    answer = json.loads(done.stdout)
+    expected = modelkin.anatomy(
+        here / "child.safetensors", {"first": here / "base.safetensors"}, scale=8
+    ).to_json()
+    assert expected == {name: answer[name] for name in expected}
+    assert {"first": "base.safetensors", "stranger": "stranger.safetensors"} == answer["models"]
+    assert 8 == answer["scale"]
+    [source, *_] = answer["tensors"][1]["sources"]
+    assert ("first", ["layers.0.down"]) == (source["model"], source["names"])
+
+
+def test_a_fingerprint_is_a_file_that_stands_for_a_checkpoint(run_here: Run, here: Path) -> None:
+    """It is that of the SDK, and gives the same anatomy."""
+    done = run_here("fingerprint", "base.safetensors", "-o", "base.mkfp", "--json")
+    answer = json.loads(done.stdout)
+    made = checkpoints.fingerprint(here / "base.safetensors")
+    assert made == modelkin.Fingerprint.load(here / "base.mkfp")
+    assert (made.digest, made.scale, made.distinct.size) == (
+        *(answer["digest"], answer["scale"], answer["keys"]),
+    )
+    assert {"short": 1} == answer["not_comparable"]
+    assert (here / "base.mkfp").stat().st_size == answer["bytes"]
+    whole = run_here("anatomy", "child.safetensors", "--with", "base.safetensors")
+    assert whole.stdout == run_here("anatomy", "child.safetensors", "--with", "base.mkfp").stdout
+
+
+def test_a_fingerprint_says_what_it_holds(run_here: Run, here: Path) -> None:
+    """One line, and one for each reason why tensors have no lines."""
+    done = run_here(
+        "fingerprint", "base.safetensors", "--exclude", "embed", "--scale", "4", "-o", "b.mkfp"
+    )
+    size = (here / "b.mkfp").stat().st_size
+    first, second = done.stdout.splitlines()
+    assert first.startswith("b.mkfp: ")
+    assert first.endswith(f" of {LAYERS * 2048:,} lines at scale 4, {size:,} bytes")
+    assert (
+        "not compared: 1 tensor (0.0% of the parameters): vectors, or a side below 64, such as norm"
+        == second
+    )
+
+
+@pytest.mark.slow
+def test_pipes_stand_in_for_files(here: Path) -> None:
+    """A fingerprint goes through a pipe into an anatomy."""
+    command = f"{sys.executable} -m modelkin"
+    piped = (
+        f"{command} fingerprint child.safetensors -o - | "
+        f"{command} anatomy - --with base.safetensors --json"
+    )
+    done = subprocess.run(piped, shell=True, cwd=here, capture_output=True, text=True, check=True)
+    assert "base" == json.loads(done.stdout)["parents"][0]["model"]
+
+
+@pytest.mark.parametrize(
+    "ending",
+    ["png", *(pytest.param(each, marks=pytest.mark.slow) for each in ("svg", "pdf", "html"))],
+)
+def test_a_plot_is_drawn_by_the_ending_of_its_name(run_here: Run, here: Path, ending: str) -> None:
+    """The picture is of the anatomy; the answer stays."""
+    (here / "b").mkdir()
+    done = run_here(
+        *("anatomy", "child.safetensors", "--with", "base.safetensors"),
+        *("--plot", f"b/a.{ending}", "--json"),
+    )
+    assert f"b/a.{ending}" == json.loads(done.stdout)["plot"]
+    starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF", "html": b"<!doctype html>"}
+    assert (here / "b" / f"a.{ending}").read_bytes().startswith(starts[ending])
+    assert [f"a.{ending}"] == [path.name for path in (here / "b").iterdir()]
+
+
+def test_gguf_and_its_original_are_kin(run_here: Run, tmp_path: Path) -> None:
+    """A quantised file is read under its own names; a note says what its values come from."""
+    write_gguf(tmp_path / "m.gguf", as_llama_cpp(llama(1)), "Q8_0")
+    save(tmp_path / "m.safetensors", llama(1))
+    done = run_here("anatomy", "m.gguf", "--with", "original=m.safetensors")
+    assert "original" in done.stdout
+    assert "nothing found" not in done.stdout
+    assert "modelkin: note: its values are dequantised from Q8_0\n" == done.stderr
+
+
+def test_a_folder_gives_a_model_its_name(run_here: Run, here: Path) -> None:
+    """``model.safetensors`` is no name: the folder's is taken, as hubs name models."""
+    (here / "lab" / "chat").mkdir(parents=True)
+    (here / "base.safetensors").rename(here / "lab" / "chat" / "model.safetensors")
+    for given in ("lab/chat", "lab/chat/model.safetensors"):
+        done = run_here("anatomy", "child.safetensors", "--with", given, "--json")
+        assert "chat" == json.loads(done.stdout)["parents"][0]["model"]
+
+
+ADAPTER = {"base_model.model.q.lora_A.weight": (4, 64), "base_model.model.q.lora_B.weight": (64, 4)}
+
+MISTAKES = {
+    "no file": ("anatomy none --with base.safetensors", 1, "none: No such file or directory"),
+    "no model's file": ("anatomy base.safetensors --with a=none", 1, "none: No such file or"),
+    "no checkpoint": ("anatomy junk --with base.safetensors", 1, "junk: it is text that begins"),
+    "nothing to compare": ("anatomy base.safetensors", 2, "are required: --with"),
+    "one name twice": (
+        "anatomy child.safetensors --with base.safetensors x/base.safetensors",
+        1,
+        "--with: base.safetensors and x/base.safetensors would both be named 'base': give a name, "
+        "as in --with base-2=x/base.safetensors",
+    ),
+    "an adapter": (
+        "fingerprint lora -o o.mkfp",
+        1,
+        "lora: it is an adapter, whose factors are no lines of a model: merge it into its base",
+    ),
+    "an adapter among models": (
+        "anatomy base.safetensors --with lora",
+        1,
+        "lora: it is an adapter",
+    ),
+    "NaN": (
+        "anatomy nan.safetensors --with base.safetensors",
+        1,
+        "nan.safetensors: tensor 'layers.1.up' has",
+    ),
+    "a scale": ("fingerprint base.safetensors --scale 3 -o o.mkfp", 1, "a power of two"),
+    "no scale": ("anatomy base.safetensors --with base.safetensors --scale 0", 1, "power of two"),
+    "a word for a scale": ("fingerprint base.safetensors --scale x -o o.mkfp", 2, "invalid int"),
+    "another version": ("anatomy later.mkfp --with base.safetensors", 1, "later.mkfp: version"),
+    "a cut fingerprint": ("anatomy base.safetensors --with cut.mkfp", 1, "cut.mkfp: the CRC-32"),
+    "a fingerprint of one": ("fingerprint base.mkfp -o o.mkfp", 1, "base.mkfp is a finished"),
+    "a support of one": ("support base.mkfp -o o", 1, "base.mkfp: it is a fingerprint of modelkin"),
+    "no folder": (
+        "anatomy child.safetensors --with base.safetensors --plot no/a.png",
+        1,
+        "--plot no/a.png: there is no folder no",
+    ),
+    "itself": ("fingerprint base.safetensors -o base.safetensors", 1, "is the checkpoint itself"),
+    "a pattern": ("fingerprint base.safetensors --exclude no.* -o o.mkfp", 1, "no tensor name"),
+    "a picture": (
+        "anatomy child.safetensors --with base.safetensors --plot a.gif",
+        1,
+        "--plot a.gif: end the name in .png, .svg, .pdf, or .html",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_told_in_a_line(run_here: Run, here: Path, case: str) -> None:
+    """What is wrong and what to do; nothing is written."""
+    (here / "junk").write_text("x" * 99)
+    (here / "x").mkdir()
+    save(here / "x" / "base.safetensors", {"w": np.ones((2, 2), np.float32)})
+    (here / "lora").mkdir()
+    save(
+        here / "lora" / "adapter_model.safetensors",
+        {name: np.ones(shape, np.float32) for name, shape in ADAPTER.items()},
+    )
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q"]}
+    (here / "lora" / "adapter_config.json").write_text(json.dumps(config))
+    broken = model(0)
+    broken["layers.1.up"][3, 5] = np.nan
+    save(here / "nan.safetensors", broken)
+    made = checkpoints.fingerprint(here / "base.safetensors").to_bytes()
+    (here / "base.mkfp").write_bytes(made)
+    (here / "cut.mkfp").write_bytes(made[: len(made) // 2])
+    (here / "later.mkfp").write_bytes(made[:4] + bytes([made[4] + 9]) + made[5:])
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    words, code, said = MISTAKES[case]
+    done = run_here(*words.split())
+    assert (code, "") == (done.returncode, done.stdout)
+    assert said in done.stderr
+    assert 1 == done.stderr.count("\n")
+    assert before == {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+
+
+def test_without_a_library_a_picture_says_what_to_install(
+    run_here: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is read."""
+    monkeypatch.setattr("modelkin.cli.pictures.find_spec", lambda _: None)
+    done = run_here("anatomy", "none", "--with", "none", "--plot", "a.html")
+    assert "pip install 'modelkin[plotly]'" in done.stderr
+
+
+def test_too_coarse_a_scale_is_noted(run_here: Run, here: Path) -> None:
+    """Few lines tell nothing, whatever the models are; the note says what to do."""
+    run_here("fingerprint", "base.safetensors", "--scale", "4096", "-o", "base.mkfp")
+    done = run_here("anatomy", "child.safetensors", "--with", "base.mkfp")
+    assert "compared: 2 lines of the checkpoint, at scale 4,096" in done.stdout
+    assert "modelkin: note: at scale 4,096 only 2 lines can be compared: give" in done.stderr
+
+
+def test_links_and_folders_are_not_written_through(run_here: Run, here: Path) -> None:
+    """Neither a fingerprint nor a picture."""
+    (here / "link").symlink_to(here / "base.safetensors")
+    for words in (
+        "fingerprint child.safetensors -o link",
+        "anatomy child.safetensors --with base.safetensors --plot link.png",
+    ):
+        (here / "link.png").unlink(missing_ok=True)
+        (here / "link.png").symlink_to(here / "base.safetensors")
+        done = run_here(*words.split())
+        assert "is a link, and links are not followed" in done.stderr
+
+
+@pytest.mark.slow
+def test_an_interruption_leaves_nothing_half_written(tmp_path: Path) -> None:
+    """Ctrl-C ends the reading in a line, and there is no file, not even one in parts."""
+    draw = np.random.default_rng(0)
+    tensors = {f"w{i}": draw.standard_normal((2048, 1024), np.float32) for i in range(40)}
+    save(tmp_path / "large.safetensors", tensors)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "modelkin", "fingerprint", "large.safetensors", "-o", "l.mkfp"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    opened = Path(f"/proc/{process.pid}/fd")
+    while process.poll() is None and not _reads(opened, "large.safetensors"):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert (130, "modelkin: interrupted\n") == (process.returncode, error)
+    assert ["large.safetensors"] == [path.name for path in tmp_path.iterdir()]
+
+
+def _reads(opened: Path, name: str) -> bool:
+    """Whether a process has a file open."""
+    try:
+        return any(os.readlink(each).endswith(name) for each in opened.iterdir())
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_a_bar_while_files_are_read(here: Path) -> None:
+    """One for each checkpoint, wiped in the end."""
+    shown = shown_on_a_terminal(here, "anatomy", "child.safetensors", "--with", "base.safetensors")
+    assert "reading child.safetensors [" in shown
+    assert "reading base.safetensors [" in shown
+    assert shown.endswith("\r\x1b[K")
