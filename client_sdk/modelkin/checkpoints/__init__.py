@@ -12,7 +12,6 @@ model's parameters are named in that order.
 from __future__ import annotations
 
 from modelkin.checkpoints.adapters import Adapter
-from modelkin.checkpoints.average import AveragedLearngene, average_checkpoints
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.header import CheckpointLimits
 from modelkin.checkpoints.importance import (
@@ -25,7 +24,8 @@ from modelkin.checkpoints.importance import (
     write_support,
 )
 from modelkin.checkpoints.inner_products import inner_products
-from modelkin.checkpoints.learngene import cut_checkpoint
+from modelkin.checkpoints.learngenes.average import AveragedLearngene, average_checkpoints
+from modelkin.checkpoints.learngenes.cut import cut_checkpoint
 from modelkin.checkpoints.lines import fingerprint
 from modelkin.checkpoints.one_pass import weights_of
 from modelkin.checkpoints.opening import open_checkpoint

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from modelkin import checkpoints
 from modelkin.checkpoints import Checkpoint, average_checkpoints, open_checkpoint
-from modelkin.checkpoints.learngene import STRETCH
+from modelkin.checkpoints.learngenes.cut import STRETCH
 from modelkin.errors import InvalidCheckpoint, InvalidParameter, LearngeneMismatch
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from modelkin.checkpoints.files import Checkpoint
-from modelkin.checkpoints.learngene import (
+from modelkin.checkpoints.learngenes.cut import (
     OnShare,
     Progress,
     copy_finite,

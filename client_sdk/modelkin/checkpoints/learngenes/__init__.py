@@ -1,0 +1,1 @@
+"""Learngenes on disk: layers that are cut from a checkpoint, and their averages."""
