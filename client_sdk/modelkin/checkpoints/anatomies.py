@@ -13,8 +13,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from modelkin._threads import Counting
 from modelkin.checkpoints.files import Checkpoint
-from modelkin.checkpoints.lines import Counting, fingerprint
+from modelkin.checkpoints.lines import fingerprint
 from modelkin.checkpoints.opening import open_checkpoint
 from modelkin.core.fingerprints.anatomy import Anatomy
 from modelkin.core.fingerprints.anatomy import anatomy as anatomy_of
