@@ -23,9 +23,20 @@ from studies.lines.merges import merge_figures
 from studies.lines.networks.architecture import Architecture
 from studies.lines.networks.catalogue import ARCHITECTURES
 from studies.lines.networks.texts import LLAMA
-from studies.lines.results import HUB, MERGES, STRANGERS, held, is_held, keep
+from studies.lines.results import (
+    HUB,
+    MERGES,
+    ROTATIONS,
+    STRANGERS,
+    WIDE,
+    held,
+    is_held,
+    keep,
+)
+from studies.lines.rotations import rotation_figures
 from studies.lines.trained import Trained
 from studies.lines.upcycled import upcycled
+from studies.lines.wide import wide_figures
 from studies.lines.zoo import CACHE, Zoo
 
 __all__ = ["NAMES", "figures_of", "measure"]
@@ -102,6 +113,8 @@ _MAKERS: Final[dict[str, Callable[[Zoo], Figures]]] = {
     HUB: lambda zoo: hub_figures(Trained(LLAMA, zoo)),
     MERGES: lambda zoo: merge_figures(Trained(LLAMA, zoo)),
     STRANGERS: _strangers,
+    WIDE: lambda _: wide_figures(),
+    ROTATIONS: rotation_figures,
 }
 NAMES: Final = tuple(_MAKERS)
 """The names of all cells."""

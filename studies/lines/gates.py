@@ -8,7 +8,8 @@ from typing import Final
 
 from studies.cells import Figures
 from studies.gates import Gate
-from studies.lines.results import HUB, MERGES, STRANGERS
+from studies.lines.results import HUB, MERGES, ROTATIONS, STRANGERS, WIDE
+from studies.lines.wide import DRIFTS
 
 __all__ = ["EXPECTED", "LLAMA", "derivatives", "gates_of_lines"]
 
@@ -49,6 +50,7 @@ def derivatives(cells: Mapping[str, Figures]) -> Iterator[tuple[str, str, dict[s
 def gates_of_lines(cells: Mapping[str, Figures]) -> list[Gate]:
     """All gates of the cells that there are."""
     judged = {"": _placed, LLAMA: _llama, HUB: _hub, MERGES: _merges, STRANGERS: _strangers}
+    judged |= {WIDE: _wide, ROTATIONS: _rotations}
     return [
         gate for name, gates in judged.items() if name in cells or not name for gate in gates(cells)
     ]
@@ -100,6 +102,30 @@ def _strangers(cells: Mapping[str, Figures]) -> Iterator[Gate]:
         seen = row["ratio"]
         yield Gate(f"lines: strangers' keys of lambda, {title}", seen, "at most 1.3", seen <= 1.3)
         yield _at_least(f"lines: strangers' least log10 P, {title}", row["least log10 P"], -13)
+
+
+def _wide(cells: Mapping[str, Figures]) -> Iterator[Gate]:
+    rows = cells[WIDE].values()
+    pairs = sum(row["pairs"] for row in rows)
+    yield _at_least("wide lines: pairs of strangers' lines", pairs, 1e9)
+    for members in (2, 3):
+        equal, chance = (sum(row[f"{k} by {members}"] for row in rows) for k in ("equal", "chance"))
+        words = "1/1.3 to 1.3"
+        ratio = equal / chance
+        name = f"wide lines: strangers' keys of {members} members, of those by chance"
+        yield Gate(name, ratio, words, 1 / 1.3 <= ratio <= 1.3)
+    seen = max(abs(row[f"drift {d}"] - row[f"expected at {d}"]) for row in rows for d in DRIFTS)
+    yield _at_most("wide lines: greatest error of an expected share", seen, 0.1)
+
+
+def _rotations(cells: Mapping[str, Figures]) -> Iterator[Gate]:
+    rows = cells[ROTATIONS].values()
+    seen = min(row["rotated, kappa"] for row in rows)
+    yield _at_least("inner products: least kappa of a rotated base", seen, 0.95)
+    seen = min(row["fine-tune, kappa"] for row in rows)
+    yield _at_least("inner products: least kappa of a rotated fine-tune", seen, 0.5)
+    seen = max(row["stranger, greatest"] for row in rows)
+    yield _at_most("inner products: greatest kappa of a stranger's tensor", seen, 0.25)
 
 
 def _at_least(figure: str, seen: float, least: float) -> Gate:

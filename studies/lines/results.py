@@ -9,12 +9,24 @@ from typing import Any, Final
 
 from studies.cells import FOLDER, Figures, rounded, versions, write_cell
 
-__all__ = ["HUB", "MERGES", "STRANGERS", "STUDY", "held", "is_held", "keep"]
+__all__ = [
+    "HUB",
+    "MERGES",
+    "ROTATIONS",
+    "STRANGERS",
+    "STUDY",
+    "WIDE",
+    "held",
+    "is_held",
+    "keep",
+]
 
 STUDY: Final = "lines"
 HUB: Final = "hub"
 MERGES: Final = "merges"
 STRANGERS: Final = "strangers"
+WIDE: Final = "wide lines"
+ROTATIONS: Final = "rotations"
 
 
 def held(names: Sequence[str], folder: Path = FOLDER) -> dict[str, Figures]:

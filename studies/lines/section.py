@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from studies.cells import Figures
+from studies.lines import rotations, wide
 from studies.lines.gates import EXPECTED, LLAMA, derivatives
 from studies.lines.networks.catalogue import ARCHITECTURES
-from studies.lines.results import HUB, MERGES, STRANGERS
+from studies.lines.results import HUB, MERGES, ROTATIONS, STRANGERS, WIDE
 from studies.sections.paragraphs import table
 
 __all__ = ["COMMAND", "TITLE", "claims", "section"]
@@ -137,6 +138,14 @@ def _all(cells: Mapping[str, Figures], own: Mapping[str, Figures]) -> Iterator[s
             ("two seeds of", "keys", "lambda", "of"),
             [(name, *map(_number, row.values())) for name, row in own_strangers],
         )
+
+    for name, title, shown in (
+        (WIDE, "## Wide lines", wide.section),
+        (ROTATIONS, "## Rotated streams", rotations.section),
+    ):
+        if name in cells:
+            yield title
+            yield from shown(cells[name])
 
 
 def _rows(own: Mapping[str, Figures], columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
