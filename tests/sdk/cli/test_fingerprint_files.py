@@ -9,6 +9,7 @@ import pytest
 
 from tests.sdk.cli.conftest import Run
 from tests.sdk.wire.fingerprints import drawn
+from tests.sdk.wire.payloads import sealed
 
 FINGERPRINT = drawn(3, tensors=9)
 
@@ -89,10 +90,11 @@ def test_commands_of_spaces_take_none(run_here: Run, file: Path, words: tuple[st
     [
         (lambda data: data[:-1], "the CRC-32 in the last four bytes does not match"),
         (lambda data: data[:4] + b"\2" + data[5:], "version 2 (byte 4) is unknown"),
+        (lambda data: sealed(data[:5] + b"\2" + data[6:-4]), "scheme 2 (byte 5) is unknown"),
     ],
 )
 def test_inspect_names_what_is_wrong(run_here: Run, file: Path, damage: object, says: str) -> None:
-    """A damaged file, and one of a newer version, are refused in one line."""
+    """A damaged file, and one of a newer version or scheme, are refused in one line."""
     assert callable(damage)
     file.write_bytes(damage(file.read_bytes()))
     done = run_here("inspect", "base.mkfp")

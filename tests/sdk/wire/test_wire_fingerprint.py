@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from modelkin import wire
-from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.fingerprint import Fingerprint, FingerprintMaker
+from modelkin.core.fingerprints.tensor_lines import TensorLines
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
 from modelkin.errors import InvalidFingerprint
 from tests.sdk.core.fingerprints.planted import fingerprint, model
@@ -326,13 +327,12 @@ def test_limits_of_tensors_and_names() -> None:
     """So many are written and read, and one more says what to do; equal tensors count each."""
     most = of_names([str(number) for number in range(100_000)])
     assert most == Fingerprint.from_bytes(most.to_bytes())
-    for per_tensor in (1, 2):
-        with pytest.raises(InvalidFingerprint, match=r"100,001, .*: make a fingerprint of each of"):
-            of_names([str(number) for number in range(100_001)], per_tensor).to_bytes()
+    with pytest.raises(InvalidFingerprint, match=r"names: .* 100,001, .*: make a fingerprint of"):
+        of_names([str(number) for number in range(100_001)], 2).to_bytes()
     with pytest.raises(InvalidFingerprint, match=r"tensors: .* has 0, and 1 to 100,000"):
         NONE.to_bytes()
     with pytest.raises(InvalidFingerprint, match=r"text: names of .* give the tensors shorter"):
-        of_names([f"{number:0500}" for number in range(70_000)]).to_bytes()
+        of_names([f"{number:0500}" for number in range(70_000)], 7).to_bytes()
 
 
 def test_the_limit_of_keys() -> None:
@@ -345,6 +345,27 @@ def test_the_limit_of_keys() -> None:
         whole.to_bytes()
     fewer = whole.at(2)
     assert fewer == Fingerprint.from_bytes(fewer.to_bytes())
+
+
+def test_each_length_has_its_count() -> None:
+    """Counts of the checkpoint's lines are as many as the lengths that its tensors' lines have."""
+    for count, lines in ((2, [11, 3]), (4, [11, 3, 8, 1])):
+        payload = Payload(DATA)
+        payload.start[10], payload.parts["lines"] = count, np.array(lines, "<u8")
+        with pytest.raises(InvalidFingerprint, match=f"lines: there are {count} counts, and .* 3"):
+            Fingerprint.from_bytes(payload.to_bytes())
+
+
+def test_the_usual_scale_leaves_what_the_format_takes() -> None:
+    """At most 65,536 keys, however many tensors there are."""
+    draw, maker = np.random.default_rng(0), FingerprintMaker()
+    for number in range(2_300):
+        keys = np.unique(draw.integers(0, 2**64, 60, np.uint64))
+        maker.take(str(number), TensorLines((64, 64), {64: keys}, None, None))
+    made = maker.finish()
+    assert 65_536 < maker.finish(2).keys.size < 32 * len(made.tensors)
+    assert 4 == made.scale
+    assert made == Fingerprint.from_bytes(made.to_bytes())
 
 
 @pytest.mark.parametrize(
@@ -363,6 +384,19 @@ def test_another_digest_is_refused() -> None:
     data[START.size] ^= 1
     with pytest.raises(InvalidFingerprint, match=rf"digest: .* the content has {SMALL.digest}"):
         Fingerprint.from_bytes(sealed(bytes(data)))
+
+
+def test_a_tensor_takes_little_memory() -> None:
+    """With as many axes as there may be, less than 1.5 kB: so 100,000 take 150 MB at most."""
+    tensors = tuple(
+        LinesOfTensor((str(number),), (1 + number, *(1,) * 15), {}, NotComparable.SHORT)
+        for number in range(1_000)
+    )
+    data = replace(NONE, tensors=tensors).to_bytes()
+    tracemalloc.start()
+    Fingerprint.from_bytes(data)
+    assert tracemalloc.get_traced_memory()[1] < 1_500 * len(tensors)
+    tracemalloc.stop()
 
 
 @pytest.mark.slow
