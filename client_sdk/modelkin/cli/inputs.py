@@ -15,6 +15,7 @@ from typing import TypeAlias
 from modelkin import checkpoints
 from modelkin._terminal_text import one_line
 from modelkin.checkpoints import Adapter, Checkpoint
+from modelkin.checkpoints.anatomies import is_fingerprint
 from modelkin.checkpoints.importance import digest_of_base
 from modelkin.cli.differences import fitted_to
 from modelkin.cli.progress import Bar
@@ -31,7 +32,6 @@ __all__ = [
     "Plan",
     "Source",
     "check_options",
-    "is_fingerprint",
     "open_kept",
     "open_source",
     "pass_progress",
@@ -85,7 +85,10 @@ def check_options(arguments: argparse.Namespace, path: str) -> bytes:
         OSError: the file cannot be read.
     """
     refuse_fingerprint(path)
-    magic = _magic_of(path)
+    magic = b""
+    if Path(path).is_file():
+        with open(path, "rb") as file:
+            magic = file.read(4)
     if magic in _FINISHED:
         for name in _SELECTION:
             if getattr(arguments, name, None) not in (None, []):
@@ -96,11 +99,6 @@ def check_options(arguments: argparse.Namespace, path: str) -> bytes:
     elif hasattr(arguments, "kind"):
         _check_base(arguments.kind, arguments.base)
     return magic
-
-
-def is_fingerprint(path: str) -> bool:
-    """Whether a file is a fingerprint of a checkpoint, by its first bytes."""
-    return _magic_of(path) == b"MKFP"
 
 
 def refuse_fingerprint(path: str) -> None:
@@ -115,14 +113,6 @@ def refuse_fingerprint(path: str) -> None:
             f"{path} is a fingerprint of a checkpoint, and belongs to no space: `modelkin anatomy` "
             f"compares it with other models, and `modelkin inspect` shows what it holds"
         )
-
-
-def _magic_of(path: str) -> bytes:
-    """The first four bytes of a file; none of a folder, and where there is no file."""
-    if not Path(path).is_file():
-        return b""
-    with open(path, "rb") as file:
-        return file.read(4)
 
 
 def refuse_selection(arguments: argparse.Namespace) -> None:

@@ -32,8 +32,8 @@ def test_inspect_shows_the_tensors(run_here: Run, file: Path) -> None:
     rows = [[cell.strip() for cell in line if cell] for line in table]
     assert ["TENSOR", "SHAPE", "LINES", "KEYS", "NOT COMPARED"] == rows[0]
     assert ["τ.3.0, τ.3.1", "[3, 3, 64, 96]", "16", "16"] == rows[4]
-    assert ["τ.4.0", "[]", "0", "0", "a vector, or a side below 64"] == rows[5]
-    assert "a table that no training made" in rows[1]
+    assert ["τ.4.0", "[]", "0", "0", "vectors, or a side below 64"] == rows[5]
+    assert "tables that no training made" in rows[1]
 
 
 def test_inspect_has_fields(run_here: Run, file: Path) -> None:

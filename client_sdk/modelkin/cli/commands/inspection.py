@@ -4,31 +4,23 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
 from modelkin.checkpoints import Checkpoint
+from modelkin.checkpoints.anatomies import is_fingerprint
 from modelkin.cli.commands import subspaces
-from modelkin.cli.inputs import is_fingerprint, open_source
+from modelkin.cli.inputs import open_source
 from modelkin.cli.options import FILE
 from modelkin.cli.output import Answer, pairs, quantity, table
 from modelkin.core.fingerprints.fingerprint import Fingerprint
-from modelkin.core.fingerprints.tensors import NotComparable
+from modelkin.core.fingerprints.rows import WHY
 from modelkin.core.importance import Origin
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 
 __all__ = ["show", "show_options"]
-
-_REASONS: Final = {
-    NotComparable.SHORT: "a vector, or a side below 64",
-    NotComparable.STRUCTURED: "a table that no training made",
-    NotComparable.FEW_VALUES: "its largest values are equal",
-    NotComparable.NO_KEYS: "its lines are constant or repeated",
-}
-"""Why a tensor of a fingerprint has no lines."""
 
 
 def show_options(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +126,7 @@ def _inspect_fingerprint(fingerprint: Fingerprint, size: int) -> Answer:
             str(list(tensor.shape)),
             f"{sum(tensor.lines.values()):,}",
             f"{held:,}",
-            "" if tensor.reason is None else _REASONS[tensor.reason],
+            "" if tensor.reason is None else WHY[tensor.reason],
         )
         for tensor, held in zip(tensors, sampled, strict=True)
     ]

@@ -15,7 +15,7 @@ from modelkin.core.fingerprints.places import Kind, Place, label, short_kinds
 from modelkin.core.fingerprints.sources import TensorAnatomy, TensorSource
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
 
-__all__ = ["COLUMNS", "LeftOut", "Row", "Slice", "left_out", "rows", "slices"]
+__all__ = ["COLUMNS", "WHY", "LeftOut", "Row", "Slice", "left_out", "rows", "slices"]
 
 COLUMNS: Final = ("tensors", "from", "its tensors", "share", "P")
 """The names of the cells of a row."""
@@ -24,12 +24,13 @@ _MOST_ROWS: Final = 24
 """Rows beyond which kinds with the same layers of one model share a row: they fill a screen."""
 _EXPLAINED: Final = 0.9
 """The share of what is found of a tensor that the named tensors hold."""
-_WHY: Final = {
+WHY: Final = {
     NotComparable.SHORT: "vectors, or a side below 64",
     NotComparable.STRUCTURED: "tables that no training made",
     NotComparable.FEW_VALUES: "few values, as ternary weights have",
     NotComparable.NO_KEYS: "constant lines, or lines repeated too often",
 }
+"""What tensors are that are not compared, by the reason."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class LeftOut:
         """The same in English, without a full stop."""
         many = f"{self.count:,} tensor{'' if self.count == 1 else 's'}"
         share = f"{self.share_of_parameters:.1%} of the parameters"
-        return f"{many} ({share}): {_WHY[self.reason]}, such as {self.example}"
+        return f"{many} ({share}): {WHY[self.reason]}, such as {self.example}"
 
 
 class Slice(NamedTuple):
