@@ -19,6 +19,7 @@ import modelkin
 from modelkin import checkpoints
 from tests.sdk.cli.conftest import Run, shown_on_a_terminal
 from tests.sdk.core.fingerprints.planted import DERIVED, LAYERS, Tensors, model
+from tests.sdk.core.fingerprints.stored import STORED
 from tests.support.models.gguf_files import as_llama_cpp, llama, write_gguf
 
 KINDS = ("down", "k", "o", "q", "up", "v")
@@ -69,6 +70,25 @@ def test_where_nothing_is_found_that_proves_nothing(run_here: Run, here: Path) -
     lines = done.stdout.splitlines()
     assert 1 + len(KINDS) == sum(line.endswith("unknown") for line in lines)
     assert NOTHING == lines[-1]
+
+
+def test_a_rotated_model_has_the_inner_products_of_its_base(run_here: Run, here: Path) -> None:
+    """They are shown beside an anatomy that has nothing to say, as evidence and no verdict."""
+    save(here / "rotated.safetensors", STORED["rotated"](model(0)))
+    asked = ("anatomy", "rotated.safetensors", "--with", "base.safetensors", "stranger.safetensors")
+    done = run_here(*asked, "--inner-products")
+    *_, said, shown = done.stdout.rstrip("\n").split("\n\n")
+    assert NOTHING == said
+    head, base, stranger = shown.splitlines()
+    assert ["INNER", "PRODUCTS", "ALIKE", "KAPPA", "WHAT", "THEY", "SAY"] == head.split()
+    assert re.match(r"base +9 of 9 tensors +0\.9\d +its hidden units, in its order: ev", base)
+    assert re.match(r"stranger +0 of 9 tensors +nothing", stranger)
+    found = json.loads(run_here(*asked, "--inner-products", "--json").stdout)["inner_products"]
+    assert (9, True, []) == (
+        len(found["base"]["alike"]),
+        found["base"]["is_evidence"],
+        found["stranger"]["alike"],
+    )
 
 
 def test_an_anatomy_as_json(run_here: Run, here: Path) -> None:
@@ -205,6 +225,11 @@ MISTAKES = {
         "anatomy child.safetensors --with base.safetensors --plot no/a.png",
         1,
         "--plot no/a.png: there is no folder no",
+    ),
+    "inner products of a fingerprint": (
+        "anatomy child.safetensors --with base.mkfp --inner-products",
+        1,
+        "--inner-products: base.mkfp is a fingerprint, which has none: give its checkpoint",
     ),
     "itself": ("fingerprint base.safetensors -o base.safetensors", 1, "is the checkpoint itself"),
     "a pattern": ("fingerprint base.safetensors --exclude no.* -o o.mkfp", 1, "no tensor name"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from modelkin import checkpoints
@@ -20,6 +20,7 @@ from modelkin.core.fingerprints.anatomy import Anatomy, Parent
 from modelkin.core.fingerprints.anatomy import anatomy as anatomy_of
 from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.inner_products import InnerProducts
 from modelkin.core.fingerprints.rows import COLUMNS, Row
 from modelkin.errors import InvalidParameter
 
@@ -48,12 +49,20 @@ def anatomy_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="draw it, too: .png, .svg or .pdf by matplotlib, .html by plotly",
     )
+    parser.add_argument(
+        "--inner-products",
+        action="store_true",
+        help="also show whether hidden units lie to each other as a model's do, which is left of a "
+        "rotated one: evidence, and no verdict. It takes checkpoints, and reads them again",
+    )
     parser.set_defaults(inputs=("file",))
 
 
 def anatomy(arguments: argparse.Namespace) -> Answer:
     """``modelkin anatomy``: where the tensors of a checkpoint come from."""
     models = _named(arguments.models)
+    if arguments.inner_products:
+        _check_checkpoints([arguments.file, *models.values()])
     picture = None if arguments.plot is None else Picture.at(arguments.plot)
     notes = list[str]()
     child = _read(arguments.file, arguments.scale, notes, "")
@@ -71,7 +80,36 @@ def anatomy(arguments: argparse.Namespace) -> Answer:
             f"at scale {found.scale:,} only {quantity(compared, 'line')} can be compared: give "
             f"checkpoints with --scale 1, or fingerprints that were made with it"
         )
-    return Answer(_text(found, compared, list(models)), fields, tuple(notes))
+    text = _text(found, compared, list(models))
+    if arguments.inner_products:
+        evidence = {
+            name: checkpoints.inner_products(arguments.file, path) for name, path in models.items()
+        }
+        fields["inner_products"] = {name: each.to_json() for name, each in evidence.items()}
+        text += f"\n\n{_evidence(evidence)}"
+    return Answer(text, fields, tuple(notes))
+
+
+def _check_checkpoints(paths: Sequence[str]) -> None:
+    """Refuse fingerprints, which have no inner products."""
+    for path in paths:
+        if is_fingerprint(path):
+            raise InvalidParameter(
+                f"--inner-products: {path} is a fingerprint, which has none: give its checkpoint"
+            )
+
+
+def _evidence(found: Mapping[str, InnerProducts]) -> str:
+    rows = [
+        (
+            name,
+            f"{len(each.alike)} of {quantity(each.compared, 'tensor')}",
+            f"{each.kappa:.2f}" if each.alike else "",
+            Styled(each.words, GOOD if each.is_evidence else FAINT),
+        )
+        for name, each in found.items()
+    ]
+    return table(("INNER PRODUCTS", "ALIKE", "KAPPA", "WHAT THEY SAY"), rows)
 
 
 def _named(texts: Sequence[str]) -> dict[str, str]:

@@ -13,9 +13,9 @@ kappa of .13 to .31. So tables of tokens are left out by their sides, and a few 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,29 @@ class InnerProducts:
     def is_evidence(self) -> bool:
         """Whether so many tensors are alike that no table of tokens explains it: three or more."""
         return len(self.alike) >= _ENOUGH
+
+    @property
+    def kappa(self) -> float:
+        """The mean of those that are alike; 0 where none is."""
+        return sum(each.kappa for each in self.alike) / max(1, len(self.alike))
+
+    @property
+    def words(self) -> str:
+        """What they say, for people."""
+        if self.is_evidence:
+            return "its hidden units, in its order: evidence, and no verdict"
+        if self.alike:
+            return f"too little: strangers may share {_ENOUGH - 1} tables of tokens"
+        return "nothing"
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it in JSON's types."""
+        return {
+            "compared": self.compared,
+            "alike": [asdict(each) for each in self.alike],
+            "kappa": self.kappa,
+            "is_evidence": self.is_evidence,
+        }
 
 
 def inner_products(first: Iterable[Points], second: Iterable[Points]) -> InnerProducts:

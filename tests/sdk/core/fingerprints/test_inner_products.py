@@ -74,6 +74,7 @@ def test_two_tables_are_no_evidence() -> None:
     found = compared(first, second)
     assert {"embed": "embed", "head": "head"} == {each.tensor: each.other for each in found.alike}
     assert not found.is_evidence
+    assert "too little: strangers may share 2 tables of tokens" == found.words
 
 
 @pytest.mark.parametrize("shape", [(300, 100), (20, 300, 100), (128, 96, 5)])
