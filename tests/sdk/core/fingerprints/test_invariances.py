@@ -36,7 +36,7 @@ def signs(draw: np.random.Generator, *shape: int) -> Matrix:
     return draw.choice(np.array([-1, 1], np.float32), shape)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(**MATRICES)
 def test_names_orders_signs_and_sides_are_nothing(seed: int, rows: int, columns: int) -> None:
     """Nor is the scale of a tensor, by powers of two exactly; nor that one is stored twice."""
@@ -51,7 +51,7 @@ def test_names_orders_signs_and_sides_are_nothing(seed: int, rows: int, columns:
     assert share(expected, keys(one * np.float32(draw.uniform(0.1, 10)), other)) > 0.98
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(**MATRICES)
 def test_rows_of_one_place_scales_are_known_anywhere(seed: int, rows: int, columns: int) -> None:
     """In another order, or scaled by rows and by places, by powers of two exactly."""
@@ -64,7 +64,7 @@ def test_rows_of_one_place_scales_are_known_anywhere(seed: int, rows: int, colum
     assert share(rows_of, keys(one * gains)) > 0.9
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(**MATRICES)
 def test_what_is_fused_can_be_split(seed: int, rows: int, columns: int) -> None:
     """Rows keep their keys exactly where the parts have one size by places, else most of them."""
@@ -78,7 +78,7 @@ def test_what_is_fused_can_be_split(seed: int, rows: int, columns: int) -> None:
     assert share(rows_of, keys(np.concatenate([one, stranger]))) > 0.3
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(**MATRICES, scale=st.integers(0, 6))
 def test_a_sample_is_part_of_the_whole(seed: int, rows: int, columns: int, scale: int) -> None:
     """That of a scale is the coarse part of any finer one, whoever makes it."""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from modelkin.core.fingerprints.anatomy import anatomy
-from modelkin.core.fingerprints.fingerprint import NotComparable
+from modelkin.core.fingerprints.fingerprint import Fingerprint, NotComparable
 from tests.sdk.core.fingerprints.planted import Tensors, fingerprint, model
 
 KERNELS = {
@@ -36,11 +36,17 @@ def convolutions(seed: int) -> Tensors:
     return {kind: draw.standard_normal(shape, np.float32) for kind, shape in KERNELS.items()}
 
 
+@pytest.fixture(scope="module")
+def models() -> dict[str, Fingerprint]:
+    return {"base": fingerprint(convolutions(0)), "stranger": fingerprint(convolutions(1))}
+
+
 @pytest.mark.parametrize("order", ORDERS)
-def test_kernels_are_found_in_any_order_of_their_axes(order: str) -> None:
+def test_kernels_are_found_in_any_order_of_their_axes(
+    models: dict[str, Fingerprint], order: str
+) -> None:
     """Of one, two and three dimensions, depthwise ones with 64 places, and those of patches."""
     stored = {k: np.ascontiguousarray(ORDERS[order](v)) for k, v in convolutions(0).items()}
-    models = {"base": fingerprint(convolutions(0)), "stranger": fingerprint(convolutions(1))}
     found = anatomy(fingerprint(stored), models)
     assert [("base", "copy")] == [(each.model, each.verdict) for each in found.parents]
     sources = {
