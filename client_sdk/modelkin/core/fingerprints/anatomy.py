@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -23,7 +23,19 @@ from modelkin.core.fingerprints.relations.relations import relations
 from modelkin.core.fingerprints.rows import COLUMNS, LeftOut, Row, left_out, rows
 from modelkin.core.fingerprints.sources import Parent, TensorAnatomy, TensorSource, Verdict
 
-__all__ = ["Anatomy", "Parent", "Relation", "TensorAnatomy", "TensorSource", "Verdict", "anatomy"]
+__all__ = [
+    "Anatomy",
+    "AnatomyVerdict",
+    "Parent",
+    "Relation",
+    "TensorAnatomy",
+    "TensorSource",
+    "Verdict",
+    "anatomy",
+]
+
+AnatomyVerdict = Literal[Verdict, "average", "assembled", "unknown"]
+"""What a checkpoint is: an average of two models, put together of several, or what it is to one."""
 
 _ALL: Final = 0.99
 _MOST_COMMON: Final = 0.9
@@ -45,6 +57,16 @@ class Anatomy(Printed):
     parents: tuple[Parent, ...]
     scale: int
     relations: tuple[Relation, ...]
+
+    @property
+    def verdict(self) -> AnatomyVerdict:
+        """What it is as a whole: that of the nearest model, unless several have a part in it."""
+        names = {relation.relation for relation in self.relations}
+        if "average" in names:
+            return "average"
+        if "assembled" in names:
+            return "assembled"
+        return self.parents[0].verdict if self.parents else "unknown"
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -124,7 +146,12 @@ def anatomy(checkpoint: Fingerprint, models: Mapping[str, Fingerprint]) -> Anato
     scale = max([checkpoint.scale, *(model.scale for model in models.values())])
     ranked = _nearest_first(found)
     parents = tuple(_parent(checkpoint, each, added) for each, added in ranked)
-    return Anatomy(tensors, parents, scale, relations([each for each, _ in ranked], parents))
+    return Anatomy(
+        tensors,
+        parents,
+        scale,
+        relations([each for each, _ in ranked], parents, len(models), bool(checkpoint.lines)),
+    )
 
 
 def _nearest_first(found: list[Comparison]) -> list[tuple[Comparison, float]]:

@@ -1,46 +1,50 @@
-"""How a checkpoint differs from one model that it has most of its lines from."""
+"""What of a checkpoint is found in one model, and what became of it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Final
 
 from modelkin.core.fingerprints.comparison import Comparison
-from modelkin.core.fingerprints.places import ranges
 from modelkin.core.fingerprints.relations.groups import Group, Match, groups_of, matches
-from modelkin.core.fingerprints.relations.layer_maps import Layer, LayerMap, layer_map, layers_of
-from modelkin.core.fingerprints.relations.positions import position_of
-from modelkin.core.fingerprints.relations.relation import Relation, RelationName
-from modelkin.core.fingerprints.relations.wording import (
-    listed,
-    plain,
-    runs_in_words,
-    tensors_in_words,
+from modelkin.core.fingerprints.relations.layer_maps import (
+    Layer,
+    LayerMap,
+    layer_map,
+    layers_of,
 )
-from modelkin.core.fingerprints.tensors import LinesOfTensor
+from modelkin.core.fingerprints.relations.positions import position_of
+from modelkin.core.fingerprints.relations.wording import plain
+from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
 from modelkin.core.matching.names import canonical_name
 
-__all__ = ["Differences"]
+__all__ = ["MOVING", "OPEN", "Differences", "is_head", "is_left_out"]
 
-_ALL: Final = 0.99
-_OPEN: Final = ("turned", "other")
-_MOVING: Final = ("fused", "split", "resized", "repeated")
-_RARE: Final = 1e-6
-_MISSED: Final = 12.0
-"""Lines that would be found in a tensor if it were the model's; then it is not, where none is."""
-_WORDS: Final = re.compile(
-    r"(?i)(?:^|[._/])(?:embed\w*|wte|shared|tok\w*|\w*word_embeddings?|lm_head|vocab\w*)(?:$|[._/])"
-)
-"""Names of tables with a row for each token."""
+OPEN: Final = ("turned", "other")
+"""Changes that leave it open what became of a tensor."""
+MOVING: Final = ("fused", "split", "resized", "repeated")
+"""Changes that move the scales of places, and so a few lines that were not changed themselves."""
 _HEAD: Final = re.compile(
     r"(?i)(?:^|[._/])(?:\w*head|\w*classifier|score|output|logits|predictions|qa_outputs|fc)"
     r"(?:$|[._/])"
 )
-"""Names of what makes a network's answers."""
+_MISSED: Final = 20.0
+"""Lines that would be found on average if they were the model's: where none is, they are not."""
+_BY_CHANCE: Final = 0.02
+"""The share of lines that may meet others of the model all the same."""
+
+
+def is_head(tensor: LinesOfTensor) -> bool:
+    """Whether a tensor makes a network's answers, by its names."""
+    return any(_HEAD.search(name) and position_of(name).layer is None for name in tensor.names)
+
+
+def is_left_out(tensor: LinesOfTensor) -> bool:
+    """Whether a tensor has no lines to compare, though it is no vector and not short."""
+    return tensor.reason not in (None, NotComparable.SHORT)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,312 +59,162 @@ class Differences:
     comparison: Comparison
     numbers: Collection[int]
 
+    @property
+    def model(self) -> str:
+        """The model's name, for sentences."""
+        return plain(self.comparison.model)
+
     @cached_property
     def layers(self) -> LayerMap:
         """Where its layers come from."""
         return layer_map(self.comparison, self.numbers)
 
     @cached_property
-    def kinds(self) -> tuple[Group, ...]:
-        """The kinds of its tensors."""
-        return groups_of(self.comparison.ours, self.numbers)
+    def missing_layers(self) -> frozenset[Layer]:
+        """Layers that would have been found if the model had them."""
+        unknown = [layer for layer in self.layers.layers if layer not in self.layers.origins]
+        return frozenset(layer for layer in unknown if self._is_missing(self._members(layer)))
+
+    @cached_property
+    def missing(self) -> frozenset[int]:
+        """The tensors of these layers."""
+        return frozenset(n for n in self.numbers if self._layers(n) & self.missing_layers)
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups of its other tensors."""
+        present = set(self.numbers) - self.missing
+        return groups_of(self.comparison.ours, present, self._have_layers)
+
+    @cached_property
+    def groups_of_model(self) -> tuple[Group, ...]:
+        """The groups of the model's tensors."""
+        return groups_of(self.comparison.theirs, None, self._have_layers)
+
+    @property
+    def _have_layers(self) -> bool:
+        """Whether names of both tell layers."""
+        return bool(self.layers.layers and self.layers.of)
 
     @cached_property
     def matches(self) -> tuple[Match, ...]:
-        """What became of the kinds that have an origin."""
-        found = matches(self.comparison, self.kinds, self.layers)
+        """What became of the groups that have an origin."""
+        found = matches(self.comparison, self.groups, self.groups_of_model, self.layers)
         return tuple(match for match in found if match is not None)
+
+    @cached_property
+    def unmatched(self) -> tuple[Group, ...]:
+        """The groups that have none."""
+        matched = {match.group for match in self.matches}
+        return tuple(group for group in self.groups if group not in matched)
+
+    @cached_property
+    def added(self) -> tuple[Group, ...]:
+        """Groups that would have been found if the model had them.
+
+        Some tensors are changed far more than others. So a group was added only where no tensor of
+        the model is left that it may have been, and a head where it has no line of any.
+        """
+        origins = {origin for match in self.matches for origin in match.origins}
+        left = [each for each in self.groups_of_model if each not in origins]
+        if any(is_left_out(each) for each in self.comparison.theirs.tensors):
+            return ()
+        return tuple(
+            group
+            for group in self.unmatched
+            if self._is_missing(group.numbers)
+            if is_head(self.comparison.ours.tensors[group.numbers[0]])
+            or not any(bool(each.stack) == bool(group.stack) for each in left)
+        )
+
+    @property
+    def steady(self) -> list[Match]:
+        """What became of groups whose lines are all comparable."""
+        return [match for match in self.matches if match.change not in (*OPEN, *MOVING)]
 
     @cached_property
     def equal(self) -> float:
         """The share of equal lines, of those that no change of shape has broken up.
 
-        Other rows of a tensor move the scales of its places, and a few lines with them: where there
-        are other tensors, these alone count.
+        Where there are steady tensors, these alone count, with those of which no line is found.
         """
-        known = [match for match in self.matches if match.change not in _OPEN]
-        known = [match for match in known if match.change not in _MOVING] or known
-        comparable = sum(match.comparable for match in known)
-        return sum(match.found for match in known) / comparable if comparable else 0.0
-
-    @property
-    def model(self) -> str:
-        """The model's name, for sentences."""
-        return plain(self.comparison.model)
-
-    def relation(self, name: RelationName, sentence: str) -> Relation:
-        """A relation to the model."""
-        return Relation(name, (self.comparison.model,), sentence)
-
-    def of_structure(self) -> list[Relation]:
-        """Layers, vocabulary, experts, widths, heads and layout."""
-        found = [self._of_layers(), self._of_vocabulary(), self._of_experts(), self._of_widths()]
-        found += [self._of_head(), self._of_added(), self._of_layout()]
-        return [each for each in found if each is not None]
-
-    def changed_kinds(self) -> tuple[list[Match], list[Match]]:
-        """The kinds that differ, and those whose lines are all equal; none where it is not clear.
-
-        A few lines of a kind may be equal although all tensors were changed.
-        """
-        known = [match for match in self.matches if match.change not in (*_OPEN, *_MOVING)]
-        equal = [match for match in known if match.found >= _ALL * match.comparable]
-        changed = [match for match in known if match not in equal]
-        rest = sum(match.found for match in changed)
-        share = (rest + 1) / (sum(match.comparable for match in changed) + 1)
-        if len(known) < len(self.kinds) or any(share**each.comparable > _RARE for each in equal):
-            return known, []
-        return changed, equal
-
-    def _of_layers(self) -> Relation | None:
-        found = self.layers
-        if not found.origins or (found.is_identity and len(found.layers) == len(found.of)):
-            return None
-        unknown = [layer for layer in found.layers if layer not in found.origins]
-        order = [found.origins[layer] for layer in found.layers if layer in found.origins]
-        stacks = {stack for stack, _ in order}
-        if unknown and not all(self._is_missing(layer) for layer in unknown):
-            return None
-        runs = list[list[Layer]]()
-        for layer in order:
-            if runs and layer == found.behind(runs[-1][-1]):
-                runs[-1].append(layer)
-            else:
-                runs.append([layer])
-        several = len({stack for stack, _ in found.of}) > 1
-        added = f"; layers {ranges(n for _, n in unknown)} are not found there" if unknown else ""
-        if len(set(order)) < len(order):
-            joined = runs_in_words(runs, several)
-            return self.relation(
-                "depth_up_scaled",
-                f"depth up-scaled: layers {joined} of {self.model}, in this order{added}",
-            )
-        held = set(order).union(*found.copies.values())
-        dropped = [each for each in found.of if each not in held and each[0] in stacks]
-        if any(found.of.index(a) > found.of.index(b) for a, b in pairwise(order)):
-            return self.relation(
-                "layers_moved",
-                f"layers of {self.model} in another order: {runs_in_words(runs, several)}{added}",
-            )
-        if dropped:
-            words = [runs_in_words([[each]], several) for each in dropped]
-            numbers = listed(words) if several else ranges(n for _, n in dropped)
-            noun = "layer" if len(dropped) == 1 else "layers"
-            return self.relation(
-                "layers_dropped", f"{noun} {numbers} of {self.model} dropped{added}"
-            )
-        if unknown:
-            numbers = ranges(n for _, n in unknown)
-            noun, verb = ("layer", "is") if len(unknown) == 1 else ("layers", "are")
-            return self.relation("added", f"{noun} {numbers} {verb} not found in {self.model}")
-        return None
-
-    def _is_missing(self, layer: Layer) -> bool:
-        """Whether a layer would have been found if the model had it."""
-        members = [
-            number
-            for number in self.numbers
-            if layer in layers_of(self.comparison.ours.tensors[number])
-        ]
-        return all(number not in self.comparison.sources for number in members) and (
-            sum(int(self.comparison.held[number]) for number in members) * self.equal >= _MISSED
-        )
-
-    def _resized(self) -> list[Match]:
-        return [each for each in self.matches if each.change == "resized"]
-
-    def _of_vocabulary(self) -> Relation | None:
-        changes = {
-            each.resized
-            for each in self._resized()
-            if not each.kind.stack and self._is_vocabulary(each)
-        }
-        if len(changes) != 1:
-            return None
-        [(before, after)] = [each for each in changes if each]
-        if after > before:
-            words = f"grown by {after - before:,} {'row' if after - before == 1 else 'rows'}"
-        else:
-            words = f"cut to {after:,} rows"
-        return self.relation("vocabulary_resized", f"vocabulary {words}")
-
-    def _is_vocabulary(self, match: Match) -> bool:
-        widths = {each.resized for each in self._resized() if each.kind.stack}
-        names = self.comparison.ours.tensors[match.kind.numbers[0]].names
-        return match.resized not in widths and any(_WORDS.search(name) for name in names)
-
-    def _of_experts(self) -> Relation | None:
-        grown = [match for match in self.matches if match.change == "grown"]
-        if not grown:
-            return None
-        ours = self.comparison.ours
-        experts = {
-            place.expert
-            for match in grown
-            for number in match.kind.numbers
-            for name in ours.tensors[number].names
-            if (place := position_of(name)).expert is not None
-        }
-        origins = dict.fromkeys(plain(origin.name) for match in grown for origin in match.origins)
-        which = f"experts {ranges(e for e in experts if e is not None)}" if experts else "experts"
-        count = {match.kind.matrices for match in grown if match.kind.matrices > 1}
-        if not experts and len(count) == 1 and self._is_equal(grown):
-            which = f"all {count.pop()} experts"
-        layers = {
-            layer for m in grown for n in m.kind.numbers for layer in layers_of(ours.tensors[n])
-        }
-        where = (
-            "every layer"
-            if layers >= set(self.layers.layers)
-            else (f"layers {ranges(number for _, number in layers)}")
-        )
-        return self.relation(
-            "upcycled", f"{which} of {where} grew from {listed([*origins])} of {self.model}"
-        )
-
-    @staticmethod
-    def _is_equal(found: Sequence[Match]) -> bool:
-        return all(each.found >= _ALL * each.comparable for each in found)
-
-    def _of_widths(self) -> Relation | None:
-        found = [
-            each for each in self._resized() if each.kind.stack or not self._is_vocabulary(each)
-        ]
-        if not found:
-            return None
-        words = dict[tuple[int, int], list[str]]()
-        for match in found:
-            assert match.resized is not None
-            words.setdefault(match.resized, []).append(self._label(match.kind))
-        said = "; ".join(
-            f"{listed(list(dict.fromkeys(labels)))} from {before:,} to {after:,}"
-            for (before, after), labels in words.items()
-        )
-        if all(after < before for before, after in words):
-            return self.relation("pruned", f"narrower than {self.model}: {said}")
-        if all(after > before for before, after in words):
-            return self.relation("widened", f"wider than {self.model}: {said}")
-        return self.relation("widened", f"of other widths than {self.model}: {said}")
-
-    def _of_head(self) -> Relation | None:
-        ours, theirs = self.comparison.ours, self.comparison.theirs
-        known = {
-            (canonical_name(name), each.shape) for each in theirs.tensors for name in each.names
-        }
-        heads = [
-            number
-            for number, each in enumerate(ours.tensors)
-            if len(each.shape) > 1 and self._is_head(each) and self._is_new(number, each, known)
-        ]
-        if not heads:
-            return None
-        words = listed([plain(ours.tensors[number].name) for number in heads])
-        return self.relation("head_changed", f"head changed: {words} is not {self.model}'s")
-
-    @staticmethod
-    def _is_head(tensor: LinesOfTensor) -> bool:
-        return any(_HEAD.search(name) and position_of(name).layer is None for name in tensor.names)
-
-    def _is_new(
-        self, number: int, tensor: LinesOfTensor, known: Collection[tuple[str, tuple[int, ...]]]
-    ) -> bool:
-        """Whether the model has no such tensor, by its lines, or by name and shape."""
-        if tensor.lines:
-            return number in self.numbers and self._is_unfound(number)
-        return all((canonical_name(name), tensor.shape) not in known for name in tensor.names)
-
-    def _is_unfound(self, number: int) -> bool:
-        if number in self.comparison.sources:
-            return False
-        lengths = self.comparison.theirs.lines
-        tensor = self.comparison.ours.tensors[number]
-        inside = sum(count for length, count in tensor.lines.items() if length in lengths)
-        held = int(self.comparison.held[number]) * inside / max(1, sum(tensor.lines.values()))
-        return held * self.equal >= _MISSED and int(self.comparison.of_tensor[number]) <= max(
-            2, 0.02 * held
-        )
-
-    def _of_added(self) -> Relation | None:
-        matched = {number for match in self.matches for number in match.kind.numbers}
-        missing = {layer for layer in self.layers.layers if layer not in self.layers.origins}
-        ours = self.comparison.ours
-        added = [
-            number
-            for number in self.numbers
-            if number not in matched
-            and not layers_of(ours.tensors[number]) & missing
-            and not self._is_head(ours.tensors[number])
-            and self._is_unfound(number)
-        ]
-        if not added:
-            return None
-        return self.relation("added", f"not found in {self.model}: {tensors_in_words(ours, added)}")
-
-    def _of_layout(self) -> Relation | None:
-        by_change = {
-            "fused": "fused",
-            "split": "split",
-            "transposed": "transposed",
-            "reshaped": "reshaped",
-            "repeated": "rows repeated in",
-        }
-        parts = [
-            f"{word} {listed(labels)}"
-            for change, word in by_change.items()
-            if (
-                labels := list(
-                    dict.fromkeys(
-                        self._label(match.kind) for match in self.matches if match.change == change
-                    )
-                )
-            )
-        ]
-        moved = [self._label(match.kind) for match in self.matches if match.is_reordered]
-        if moved:
-            parts.append(f"another order in {listed(list(dict.fromkeys(moved)))}")
-        if any(self._is_renamed(match) for match in self.matches):
-            parts.append("renamed")
-        if not parts:
-            return None
-        return self.relation("layout", f"another layout than {self.model}'s: {'; '.join(parts)}")
+        known = self.steady or [match for match in self.matches if match.change not in OPEN]
+        lost = [n for group in self.unmatched if group not in self.added for n in group.numbers]
+        found = sum(match.found for match in known)
+        found += sum(int(self.comparison.of_tensor[number]) for number in lost)
+        comparable = sum(match.comparable for match in known) + sum(map(self._comparable, lost))
+        return found / comparable if comparable else 0.0
 
     @property
     def rest(self) -> str:
         """What the sentences about structure leave, where all of its lines are the model's."""
-        if any(match.change in _OPEN for match in self.matches):
+        if any(match.change in OPEN for match in self.matches):
             return ""
         is_rest = any(
-            match.change == "none" and not match.is_reordered and not self._is_renamed(match)
+            match.change == "none" and not match.is_reordered and not self.is_renamed(match)
             for match in self.matches
         )
         return f", all else of {self.model}" if is_rest else f", all of {self.model}"
 
     @property
     def is_in_place(self) -> bool:
-        """Whether each kind that is found is another's alone, in the same layers."""
-        origins = [origin for match in self.matches for origin in match.origins]
-        return len(set(origins)) == len(origins) == len(self.matches) and self.layers.is_identity
+        """Whether each tensor that is found is another's alone, in the same layers."""
+        sources = [
+            each[0].tensor.name
+            for number, each in self.comparison.sources.items()
+            if number in self.numbers
+        ]
+        return len(set(sources)) == len(sources) and self.layers.is_identity
 
-    def _is_renamed(self, match: Match) -> bool:
+    def is_renamed(self, match: Match) -> bool:
         """Whether tensors that are as they were have other names."""
         is_same = match.change in ("none", "transposed", "reshaped", "resized")
-        names = self._names(match.kind, True)
+        names = self._names(match.group, True)
         return is_same and names.isdisjoint(self._names(match.origins[0], False))
 
-    def _names(self, kind: Group, is_ours: bool) -> set[str]:
-        """The names of a kind, without the numbers of layers."""
-        of = self.comparison.ours if is_ours else self.comparison.theirs
-        names = [name for number in kind.numbers for name in of.tensors[number].names]
-        return {_without_layer(name) for name in names}
+    def label(self, group: Group) -> str:
+        """A group, for sentences."""
+        if not group.stack:
+            return plain(group.name)
+        several = len({each.stack for each in self.groups if each.stack}) > 1
+        return plain(f"{group.stack}.N.{group.name}" if several else group.name)
 
-    def _label(self, kind: Group) -> str:
-        if not kind.stack:
-            return plain(kind.name)
-        several = len({each.stack for each in self.kinds if each.stack}) > 1
-        return plain(f"{kind.stack}.N.{kind.name}" if several else kind.name)
+    def _layers(self, number: int) -> set[Layer]:
+        return layers_of(self.comparison.ours.tensors[number])
+
+    def _members(self, layer: Layer) -> list[int]:
+        return [number for number in self.numbers if layer in self._layers(number)]
+
+    @cached_property
+    def _usual(self) -> float:
+        """The share that is found of tensors in layers that are found, and in no layers."""
+        origins = self.layers.origins.keys()
+        found = [n for n in self.numbers if self._layers(n) & origins or not self._layers(n)]
+        held = int(self.comparison.held[found].sum())
+        return int(self.comparison.of_tensor[found].sum()) / held if held else 0.0
+
+    def _is_missing(self, numbers: Collection[int]) -> bool:
+        """Whether tensors would have been found if the model had them."""
+        if any(number in self.comparison.sources for number in numbers):
+            return False
+        held = sum(map(self._comparable, numbers))
+        found = sum(int(self.comparison.of_tensor[number]) for number in numbers)
+        return held * self._usual >= _MISSED and found <= max(1, _BY_CHANCE * held)
+
+    def _comparable(self, number: int) -> float:
+        """The sampled lines of a tensor whose length the model has."""
+        lines = self.comparison.ours.tensors[number].lines
+        inside = sum(n for length, n in lines.items() if length in self.comparison.theirs.lines)
+        return int(self.comparison.held[number]) * inside / max(1, sum(lines.values()))
+
+    def _names(self, group: Group, is_ours: bool) -> set[str]:
+        """The names of a group, without the numbers of layers."""
+        of = self.comparison.ours if is_ours else self.comparison.theirs
+        names = [name for number in group.numbers for name in of.tensors[number].names]
+        return {_without_layer(name) for name in names}
 
 
 def _without_layer(name: str) -> str:
-    place = position_of(name)
-    stack = f"{place.stack}.0." if place.stack else ""
-    return canonical_name(f"{stack}{place.kind}.weight")
+    position = position_of(name)
+    stack = f"{position.stack}.0." if position.stack else ""
+    return canonical_name(f"{stack}{position.kind}.weight")

@@ -35,7 +35,7 @@ Change = Literal[
     "grown",
     "other",
 ]
-"""What a kind is to its origins: ``grown`` are experts, of matrices that are none; ``resized`` are
+"""What a group is to its origins: ``grown`` are experts, of matrices that are none; ``resized`` are
 tensors of which one side is longer or shorter; ``turned`` and ``other`` are left open."""
 
 _PART: Final = 0.1
@@ -79,11 +79,11 @@ class Group:
 
 @dataclass(frozen=True)
 class Match:
-    """What became of a kind.
+    """What became of a group.
 
     Attributes:
-        kind: the checkpoint's.
-        origins: the model's kinds that have its lines, the most first.
+        group: the checkpoint's.
+        origins: the model's groups that have its lines, the most first.
         change: what it is to them.
         found: the sampled lines that are equal, of those that ``change`` leaves.
         comparable: how many there were, at least 1.
@@ -91,7 +91,7 @@ class Match:
         is_reordered: whether the lines have another order, so that those across are broken up.
     """
 
-    kind: Group
+    group: Group
     origins: tuple[Group, ...]
     change: Change
     found: int
@@ -101,49 +101,52 @@ class Match:
 
 
 def groups_of(
-    fingerprint: Fingerprint, numbers: Collection[int] | None = None
+    fingerprint: Fingerprint, numbers: Collection[int] | None = None, together: bool = True
 ) -> tuple[Group, ...]:
-    """The kinds of the tensors that are compared.
+    """The groups of the tensors that are compared.
 
     Args:
         fingerprint: of the checkpoint.
         numbers: the tensors that count; all by default.
+        together: whether those of several layers are one group. Beside a checkpoint whose names
+            tell no layers, each tensor is one.
     """
-    found = defaultdict[tuple[str, str, tuple[int, ...], bool], list[int]](list)
+    found = defaultdict[tuple[str, str, tuple[int, ...], bool, int], list[int]](list)
     for number, tensor in enumerate(fingerprint.tensors):
         if tensor.lines and (numbers is None or number in numbers):
             place = position_of(tensor.name)
             is_expert = place.expert is not None
-            found[place.stack, place.kind, tensor.shape, is_expert].append(number)
+            apart = 0 if together else number
+            found[place.stack, place.kind, tensor.shape, is_expert, apart].append(number)
     return tuple(
         Group(stack, name, shape, tuple(members), is_expert)
-        for (stack, name, shape, is_expert), members in found.items()
+        for (stack, name, shape, is_expert, _), members in found.items()
     )
 
 
 def matches(
-    comparison: Comparison, kinds: Sequence[Group], layers: LayerMap
+    comparison: Comparison, groups: Sequence[Group], of_model: Sequence[Group], layers: LayerMap
 ) -> tuple[Match | None, ...]:
-    """What became of kinds; None for those without an origin in the model.
+    """What became of groups; None for those without an origin in the model.
 
     Args:
         comparison: of the checkpoint and the model.
-        kinds: the checkpoint's.
+        groups: the checkpoint's.
+        of_model: the model's.
         layers: where its layers come from.
     """
-    of_model = groups_of(comparison.theirs)
-    meetings = _meetings(comparison, kinds, of_model, layers)
+    meetings = _meetings(comparison, groups, of_model, layers)
     origins = [
-        _origins(comparison, kind, of_model, meetings.get(number, {}), len(kinds))
-        for number, kind in enumerate(kinds)
+        _origins(comparison, group, of_model, meetings.get(number, {}), len(groups))
+        for number, group in enumerate(groups)
     ]
     children = defaultdict[Group, list[Group]](list)
-    for kind, found in zip(kinds, origins, strict=True):
+    for group, found in zip(groups, origins, strict=True):
         for origin in found:
-            children[origin].append(kind)
+            children[origin].append(group)
     made = [
-        _match(comparison, kind, found, meetings[number], children) if found else None
-        for number, (kind, found) in enumerate(zip(kinds, origins, strict=True))
+        _match(comparison, group, found, meetings[number], children) if found else None
+        for number, (group, found) in enumerate(zip(groups, origins, strict=True))
     ]
     order = any(each.is_reordered for each in made if each)
     turned = any(each.change == "transposed" for each in made if each)
@@ -164,15 +167,15 @@ def _of_turned(match: Match, order: bool, turned: bool) -> Match:
 
 
 _Meetings = Mapping[Group, set[tuple[int, int]]]
-"""For kinds of the model, the tensors and keys of a kind that meet them."""
+"""For groups of the model, the tensors and keys of a group that meet them."""
 
 
 def _meetings(
-    comparison: Comparison, kinds: Sequence[Group], of_model: Sequence[Group], layers: LayerMap
+    comparison: Comparison, groups: Sequence[Group], of_model: Sequence[Group], layers: LayerMap
 ) -> dict[int, _Meetings]:
-    """The lines in common of kinds; where the layers are known, of these alone."""
-    mine = {number: at for at, kind in enumerate(kinds) for number in kind.numbers}
-    its = {number: kind for kind in of_model for number in kind.numbers}
+    """The lines in common of groups; where the layers are known, of these alone."""
+    mine = {number: at for at, group in enumerate(groups) for number in group.numbers}
+    its = {number: group for group in of_model for number in group.numbers}
     allowed: dict[int, frozenset[Layer]] = {}
     for number in mine:
         places = layers_of(comparison.ours.tensors[number])
@@ -193,27 +196,27 @@ def _meetings(
 
 def _origins(
     comparison: Comparison,
-    kind: Group,
+    group: Group,
     of_model: Sequence[Group],
     meetings: _Meetings,
-    kinds: int,
+    groups: int,
 ) -> tuple[Group, ...]:
-    """The model's kinds that have lines of one, beyond chance."""
-    limit = TENSOR_LIMIT - math.log10(max(1, kinds * len(of_model)))
+    """The model's groups that have lines of one, beyond chance."""
+    limit = TENSOR_LIMIT - math.log10(max(1, groups * len(of_model)))
     ranked = sorted(meetings, key=lambda each: -len(meetings[each]))
     least = max(TENSOR_KEYS, _PART * len(meetings[ranked[0]])) if ranked else 0
     return tuple(
         each
         for each in ranked
-        if len(meetings[each]) >= least and _chance(comparison, kind, each, meetings) < limit
+        if len(meetings[each]) >= least and _chance(comparison, group, each, meetings) < limit
     )
 
 
-def _chance(comparison: Comparison, kind: Group, origin: Group, meetings: _Meetings) -> float:
+def _chance(comparison: Comparison, group: Group, origin: Group, meetings: _Meetings) -> float:
     """The logarithm of the probability of so many lines in common."""
     ours, theirs = comparison.ours, comparison.theirs
     first, second = Counter[int](), Counter[int]()
-    for number in kind.numbers:
+    for number in group.numbers:
         first.update(ours.tensors[number].lines)
     for number in origin.numbers:
         second.update(theirs.tensors[number].lines)
@@ -222,7 +225,7 @@ def _chance(comparison: Comparison, kind: Group, origin: Group, meetings: _Meeti
 
 def _match(
     comparison: Comparison,
-    kind: Group,
+    group: Group,
     origins: tuple[Group, ...],
     meetings: _Meetings,
     children: Mapping[Group, Sequence[Group]],
@@ -230,33 +233,33 @@ def _match(
     lengths = comparison.ours.lengths
     met = set[tuple[int, int]]().union(*(meetings[each] for each in origins))
     found = Counter(int(lengths[at]) for _, at in met)
-    held = Counter[int](lengths[np.isin(comparison.ours.owners, kind.numbers)].tolist())
+    held = Counter[int](lengths[np.isin(comparison.ours.owners, group.numbers)].tolist())
     counts = {each: len(meetings[each]) for each in meetings}
-    change, length, before = _change(comparison, kind, origins, children, counts)
+    change, length, before = _change(comparison, group, origins, children, counts)
     if not length:
-        return _of_whole(comparison, kind, origins, change, found, held)
-    across = sum(kind.sides) - length
+        return _of_whole(comparison, group, origins, change, found, held)
+    across = sum(group.sides) - length
     comparable = held[length] / (2 if across == length else 1)
     if change == "resized":
         comparable *= min(1, before / across)
     resized = (before, across) if change in ("resized", "repeated") else None
     at_most = min(found[length], int(comparable))
-    return Match(kind, origins, change, at_most, max(1, comparable), resized)
+    return Match(group, origins, change, at_most, max(1, comparable), resized)
 
 
 def _of_whole(
     comparison: Comparison,
-    kind: Group,
+    group: Group,
     origins: tuple[Group, ...],
     change: Change,
     found: Mapping[int, int],
     held: Mapping[int, int],
 ) -> Match:
-    """A kind whose lines of both directions may be found."""
-    rows, columns = kind.sides
+    """A group whose lines of both directions may be found."""
+    rows, columns = group.sides
     total, of_total = sum(found.values()), max(1, sum(held.values()))
-    plain = Match(kind, origins, change, total, of_total)
-    kappa = _kappa(comparison, kind, origins[0])
+    plain = Match(group, origins, change, total, of_total)
+    kappa = _kappa(comparison, group, origins[0])
     if change != "none" or (kappa is not None and kappa >= _ALIKE):
         return plain
     if rows == columns:
@@ -268,16 +271,16 @@ def _of_whole(
     (low, _), (high, length) = shares
     enough = min(held.get(rows, 0), held.get(columns, 0)) >= _LEAST
     if enough and high >= 0.2 and low <= _FEW * high:
-        return Match(kind, origins, change, found[length], held[length], None, True)
+        return Match(group, origins, change, found[length], held[length], None, True)
     return plain if kappa is None else replace(plain, change="turned")
 
 
-def _kappa(comparison: Comparison, kind: Group, origin: Group) -> float | None:
+def _kappa(comparison: Comparison, group: Group, origin: Group) -> float | None:
     """How alike its tensors are to those of an origin, where both have one order."""
     names = {comparison.theirs.tensors[number].name for number in origin.numbers}
     kappas = [
         source.kappa
-        for number in kind.numbers
+        for number in group.numbers
         for source in comparison.sources.get(number, ())[:1]
         if source.kappa is not None and source.tensor.name in names
     ]
@@ -286,53 +289,53 @@ def _kappa(comparison: Comparison, kind: Group, origin: Group) -> float | None:
 
 def _change(
     comparison: Comparison,
-    kind: Group,
+    group: Group,
     origins: tuple[Group, ...],
     children: Mapping[Group, Sequence[Group]],
     counts: Mapping[Group, int],
 ) -> tuple[Change, int, int]:
     """The change; the length of the lines that it leaves, 0 for all; the other side before."""
-    origin, size = origins[0], prod(kind.shape)
-    shared = max(set(kind.sides).intersection(*(each.sides for each in origins)), default=0)
+    origin, size = origins[0], prod(group.shape)
+    shared = max(set(group.sides).intersection(*(each.sides for each in origins)), default=0)
     whole = sum(prod(each.shape) * _many(comparison.theirs, each) for each in origins)
     is_single = len(origins) == 1
     of_experts = any(each.is_expert or each.matrices > 1 for each in origins)
-    has_sides = is_single and sorted(kind.sides) == sorted(origin.sides)
-    if (kind.is_expert or kind.matrices > 1) and not of_experts:
+    has_sides = is_single and sorted(group.sides) == sorted(origin.sides)
+    if (group.is_expert or group.matrices > 1) and not of_experts:
         if has_sides:
             return "grown", 0, 0
-        fits = shared and size == whole * kind.matrices
+        fits = shared and size == whole * group.matrices
         return ("grown" if fits else "other"), shared if fits else 0, 0
     if size == whole and not (is_single and size == prod(origin.shape)):
         return ("fused", 0, 0) if has_sides else ("fused" if shared else "other", shared, 0)
     if not is_single:
         return "other", 0, 0
-    if has_sides and kind.matrices == origin.matrices:
-        if kind.shape == origin.shape:
+    if has_sides and group.matrices == origin.matrices:
+        if group.shape == origin.shape:
             return "none", 0, 0
-        return ("transposed" if kind.shape == origin.shape[::-1] else "reshaped"), 0, 0
+        return ("transposed" if group.shape == origin.shape[::-1] else "reshaped"), 0, 0
     if has_sides:
-        return ("split" if kind.matrices == 1 else "other"), 0, 0
-    if not shared or kind.matrices != origin.matrices:
+        return ("split" if group.matrices == 1 else "other"), 0, 0
+    if not shared or group.matrices != origin.matrices:
         return "other", 0, 0
-    return _resized(comparison, kind, origin, children, counts, shared)
+    return _resized(comparison, group, origin, children, counts, shared)
 
 
 def _resized(
     comparison: Comparison,
-    kind: Group,
+    group: Group,
     origin: Group,
     children: Mapping[Group, Sequence[Group]],
     counts: Mapping[Group, int],
     shared: int,
 ) -> tuple[Change, int, int]:
-    """The change of a kind of which one side is longer or shorter than its origin's."""
-    before, across = sum(origin.sides) - shared, sum(kind.sides) - shared
+    """The change of a group of which one side is longer or shorter than its origin's."""
+    before, across = sum(origin.sides) - shared, sum(group.sides) - shared
     siblings = sum(prod(each.shape) * _many(comparison.ours, each) for each in children[origin])
     if len(children[origin]) > 1:
         is_split = siblings == prod(origin.shape)
         return ("split" if is_split else "other"), shared if is_split else 0, 0
-    distinct = max(comparison.ours.tensors[n].lines.get(shared, 0) for n in kind.numbers)
+    distinct = max(comparison.ours.tensors[n].lines.get(shared, 0) for n in group.numbers)
     is_multiple = across > before and across % before == 0
     if is_multiple and distinct <= before + (across if across == shared else 0):
         return "repeated", shared, before
@@ -342,9 +345,9 @@ def _resized(
     return "resized", shared, before
 
 
-def _many(fingerprint: Fingerprint, kind: Group) -> int:
-    """How many tensors of a kind a layer has."""
+def _many(fingerprint: Fingerprint, group: Group) -> int:
+    """How many tensors of a group a layer has."""
     places = Counter(
-        layer for number in kind.numbers for layer in layers_of(fingerprint.tensors[number])
+        layer for number in group.numbers for layer in layers_of(fingerprint.tensors[number])
     )
-    return max(places.values(), default=len(kind.numbers))
+    return max(places.values(), default=len(group.numbers))

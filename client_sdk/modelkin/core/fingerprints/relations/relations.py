@@ -7,136 +7,125 @@ sentence compares the checkpoint with a model, and says nothing where the lines 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
 from typing import Final
 
-from modelkin.core.fingerprints.comparison import MODEL_LIMIT, Comparison, compare
+from modelkin.core.fingerprints.comparison import Comparison
+from modelkin.core.fingerprints.merges import Merge, merge_of
+from modelkin.core.fingerprints.relations.assembly import assembled, sources_of
+from modelkin.core.fingerprints.relations.changes import part_of, rest_of, used_of
 from modelkin.core.fingerprints.relations.differences import Differences
-from modelkin.core.fingerprints.relations.layer_maps import Layer, layers_of
+from modelkin.core.fingerprints.relations.layer_maps import layers_of
 from modelkin.core.fingerprints.relations.relation import Relation
+from modelkin.core.fingerprints.relations.structure import relations_of_structure
 from modelkin.core.fingerprints.relations.wording import (
     counted,
     listed,
     percent,
     plain,
-    runs_in_words,
     tensors_in_words,
 )
 from modelkin.core.fingerprints.sources import Parent
 
 __all__ = ["relations"]
 
-_ALL: Final = 0.99
-_FAR: Final = 0.25
-"""A model with so much less of a tensor than another one is not where it comes from."""
 _NOTHING: Final = "no model given is an ancestor, as far as lines show; absence proves nothing"
+_NO_MODELS: Final = "no model was given"
+_NO_LINES: Final = "it has no lines to compare: its matrices are short, tables, or of few values"
+_MOST_MERGED: Final = 8
+"""The models among which the two of an average are looked for."""
 
 
-def relations(comparisons: Sequence[Comparison], parents: Sequence[Parent]) -> tuple[Relation, ...]:
+def relations(
+    comparisons: Sequence[Comparison], parents: Sequence[Parent], models: int, has_lines: bool
+) -> tuple[Relation, ...]:
     """Say what a checkpoint is to its parents.
 
     Args:
         comparisons: of the checkpoint and each of them.
         parents: in the order in which they are named, that of ``comparisons``.
+        models: how many were given.
+        has_lines: whether the checkpoint has any.
     """
+    if not has_lines:
+        return (Relation("none", (), _NO_LINES),)
     if not parents:
-        return (Relation("none", (), _NOTHING),)
-    sources = _sources(comparisons)
-    found = list[Relation]()
-    if len(sources) > 1 and any(_is_whole(parents[number]) for number in sources):
-        found += _assembled([Differences(comparisons[i], own) for i, own in sources.items()])
+        return (Relation("none", (), _NOTHING if models else _NO_MODELS),)
+    sources = sources_of(comparisons)
+    is_whole = any(parents[at].verdict in ("copy", "part", "derived") for at in sources)
+    if len(sources) > 1 and is_whole:
         named = set(sources)
+        found = assembled([Differences(comparisons[at], own) for at, own in sources.items()])
     else:
-        found += _of_first(comparisons[0], parents[0])
-        named = {0}
-    found += [_beside(each) for number, each in enumerate(parents) if number not in named]
-    return tuple(found)
+        average = _average_of(comparisons, parents)
+        named = {0, *(average[0] if average else ())}
+        found = _of_first(comparisons[0], parents[0], average is not None)
+        if average:
+            found.insert(0, _average(parents, *average))
+    others = [each for at, each in enumerate(parents) if at not in named]
+    return (*found, *_beside(others))
 
 
-def _is_whole(parent: Parent) -> bool:
-    """Whether a checkpoint has a good part of its tensors from a model."""
-    return parent.verdict in ("copy", "part", "derived")
+def _average_of(
+    comparisons: Sequence[Comparison], parents: Sequence[Parent]
+) -> tuple[tuple[int, int], Merge] | None:
+    """The two models of which a checkpoint is an average, and how."""
+    near = [at for at, each in enumerate(parents) if each.verdict == "derived"]
+    near = sorted(near, key=lambda at: -parents[at].share_of_lines)[:_MOST_MERGED]
+    found = list[tuple[float, tuple[int, int], Merge]]()
+    for pair in combinations(near, 2):
+        one, other = (comparisons[at] for at in pair)
+        merge = merge_of(one.ours, one.theirs, other.theirs)
+        if merge and merge.is_average:
+            found.append((merge.stretch, pair, merge))
+    if not found:
+        return None
+    _, pair, merge = min(found, key=lambda each: each[:2])
+    if merge.share >= 0.5:
+        return pair, merge
+    return (pair[1], pair[0]), replace(merge, share=1 - merge.share)
 
 
-def _sources(comparisons: Sequence[Comparison]) -> dict[int, set[int]]:
-    """The models that tensors come from, by their number, and these tensors.
-
-    The nearest model has all that no other one has clearly more of.
-    """
-    first = comparisons[0]
-    own = {0: {n for n, each in enumerate(first.ours.tensors) if each.lines}}
-    for number, each in enumerate(comparisons[1:], 1):
-        if not each.sources:
-            continue
-        rest = own[0].intersection(each.sources)
-        kept = [n for n in rest if _is_from(each, first, n)]
-        if kept and not _are_kin(each, first):
-            taken = set(kept)
-        else:
-            taken = {n for n in kept if _share(each, n) >= _ALL}
-        if taken:
-            own[number] = taken
-            own[0] -= taken
-    return own
+def _average(parents: Sequence[Parent], pair: tuple[int, int], merge: Merge) -> Relation:
+    models = tuple(parents[at].model for at in pair)
+    first = round(100 * merge.share)
+    sentence = (
+        f"average of {plain(models[0])} ({first}%) and {plain(models[1])} ({100 - first}%), or of "
+        "models close to these"
+    )
+    return Relation("average", models, sentence)
 
 
-def _is_from(one: Comparison, other: Comparison, number: int) -> bool:
-    """Whether one model has far more of a tensor than another one."""
-    return _share(other, number) <= _FAR * _share(one, number)
-
-
-def _share(comparison: Comparison, number: int) -> float:
-    return float(comparison.of_tensor[number] / max(1, comparison.held[number]))
-
-
-def _are_kin(one: Comparison, other: Comparison) -> bool:
-    return compare(one.theirs, other.model, other.theirs).log10_p < MODEL_LIMIT
-
-
-def _of_first(comparison: Comparison, parent: Parent) -> list[Relation]:
+def _of_first(comparison: Comparison, parent: Parent, is_average: bool) -> list[Relation]:
     """What a checkpoint is to the model that it has most from."""
     name = plain(parent.model)
     if parent.verdict == "reuses":
-        words = listed([plain(tensor) for tensor in parent.tensors])
+        tensors = enumerate(comparison.ours.tensors)
+        used = [number for number, each in tensors if each.name in parent.tensors]
+        words = tensors_in_words(comparison.ours, used)
         return [Relation("reuses", (parent.model,), f"lines in common with {name}, in {words}")]
     if parent.verdict == "related":
         return [_related(parent)]
-    compared = {n for n, each in enumerate(comparison.ours.tensors) if each.lines}
+    compared = {number for number, each in enumerate(comparison.ours.tensors) if each.lines}
     differences = Differences(comparison, compared)
-    found = differences.of_structure()
-    residual = _residual(differences, parent, bool(found))
-    if isinstance(residual, Relation):
-        return [*found, residual]
-    last = found.pop()
-    return [*found, Relation(last.relation, last.models, last.sentence + residual)]
+    found = relations_of_structure(differences)
+    if is_average:
+        return found
+    if [each.relation for each in found] == ["layers_dropped"] and _is_cut(differences, parent):
+        return [part_of(differences)]
+    rest = rest_of(differences, parent, {each.relation for each in found})
+    if isinstance(rest, Relation):
+        return [*found, rest]
+    return [*found[:-1], replace(found[-1], sentence=found[-1].sentence + rest)]
 
 
-def _residual(differences: Differences, parent: Parent, has_structure: bool) -> Relation | str:
-    """What is left beside the structure: a relation, or words behind the last sentence."""
-    name, model = plain(parent.model), (parent.model,)
-    changed, equal = differences.changed_kinds()
-    if differences.equal >= _ALL:
-        if has_structure:
-            return differences.rest
-        if parent.verdict == "copy":
-            return Relation("copy", model, f"copy of {name}: all lines of both are equal")
-        if parent.verdict == "part":
-            return Relation("part", model, f"part of {name}: all of its lines are found there")
-        return Relation("shares", model, _shares(parent))
-    others = "of the other lines" if has_structure else "of lines"
-    words = f"{percent(differences.equal)} {others} unchanged"
-    if changed and equal and not has_structure:
-        numbers = [n for match in changed for n in match.kind.numbers]
-        where = tensors_in_words(differences.comparison.ours, numbers)
-        return Relation("changed", model, f"fine-tuned or rounded in {where} alone: {words}")
-    compared = sum(1 for each in differences.comparison.ours.tensors if each.lines)
-    found = len(differences.comparison.sources)
-    if found == compared:
-        tensors = f"all {counted(compared, 'tensor')}"
-    else:
-        tensors = f"{found:,} of {counted(compared, 'tensor')}"
-    where = "at their place" if differences.is_in_place else "found"
-    return Relation(
-        "changed", model, f"fine-tuned or rounded: {words}, {tensors} {where} in {name}"
+def _is_cut(found: Differences, parent: Parent) -> bool:
+    """Whether a part has other tensors less than the layers that are dropped."""
+    used = used_of(found)
+    return parent.verdict == "part" and any(
+        each.lines and not layers_of(each) and number not in used
+        for number, each in enumerate(found.comparison.theirs.tensors)
     )
 
 
@@ -148,75 +137,22 @@ def _related(parent: Parent) -> Relation:
     return Relation("related", (parent.model,), words)
 
 
-def _shares(parent: Parent) -> str:
-    return (
-        f"shares weights with {plain(parent.model)}: {percent(parent.share_of_lines)} of lines are "
-        "equal"
-    )
-
-
-def _beside(parent: Parent) -> Relation:
-    """What a checkpoint is to a model, beside another that it has more from."""
-    name = plain(parent.model)
-    if parent.verdict == "copy":
-        return Relation("copy", (parent.model,), f"all lines of {name} as well")
-    if parent.verdict == "related":
-        return _related(parent)
-    more = "none" if parent.added <= 0 else percent(parent.added)
-    return Relation(
-        "shares",
-        (parent.model,),
-        f"shares weights with {name} as well: {percent(parent.share_of_lines)} of lines are equal, "
-        f"{more} of them nowhere before",
-    )
-
-
-def _assembled(parts: Sequence[Differences]) -> list[Relation]:
-    """Several models that tensors come from."""
-    ours = parts[0].comparison.ours
-    models = tuple(part.comparison.model for part in parts)
-    sentence = _in_order(parts) or "; ".join(
-        f"{tensors_in_words(ours, _found(part))} from {part.model}" for part in parts
-    )
-    found = [Relation("assembled", models, f"assembled: {sentence}")]
-    matched = [match for part in parts for match in part.matches if match.change != "other"]
-    comparable = sum(match.comparable for match in matched)
-    equal = sum(match.found for match in matched) / comparable if comparable else 0.0
-    if equal < _ALL:
-        words = f"fine-tuned or rounded: {percent(equal)} of lines unchanged"
-        found.append(Relation("changed", models, words))
+def _beside(parents: Sequence[Parent]) -> list[Relation]:
+    """What a checkpoint is to models, beside another that it has more from."""
+    found, kin = list[Relation](), list[Parent]()
+    for parent in parents:
+        name, model = plain(parent.model), (parent.model,)
+        if parent.verdict == "copy":
+            found.append(Relation("copy", model, f"all lines of {name} as well, and no others"))
+        elif parent.verdict == "part":
+            words = f"all of its lines are found in {name} as well"
+            found.append(Relation("part", model, words))
+        elif parent.verdict == "related":
+            found.append(_related(parent))
+        else:
+            kin.append(parent)
+    if kin:
+        words = listed([f"{plain(each.model)} ({percent(each.share_of_lines)})" for each in kin])
+        sentence = f"shares weights as well, by lines that are equal, with {words}"
+        found.append(Relation("shares", tuple(each.model for each in kin), sentence))
     return found
-
-
-def _found(part: Differences) -> list[int]:
-    return [number for number in part.numbers if number in part.comparison.sources]
-
-
-def _in_order(parts: Sequence[Differences]) -> str | None:
-    """The layers by their order, where each comes from one model and another place."""
-    origins = dict[Layer, tuple[int, Layer]]()
-    for number, part in enumerate(parts):
-        for layer, origin in part.layers.origins.items():
-            if layer in origins:
-                return None
-            origins[layer] = (number, origin)
-    if all(layer[1] == origin[1] for layer, (_, origin) in origins.items()):
-        return None
-    words, run = list[str](), list[Layer]()
-    before = None
-    for number, origin in (origins[layer] for layer in sorted(origins)):
-        if before is not None and (
-            number != before or origin != parts[number].layers.behind(run[-1])
-        ):
-            words.append(f"{runs_in_words([run])} of {parts[before].model}")
-            run = []
-        run.append(origin)
-        before = number
-    assert before is not None
-    words.append(f"{runs_in_words([run])} of {parts[before].model}")
-    others = [
-        f"{tensors_in_words(part.comparison.ours, rest)} from {part.model}"
-        for part in parts
-        if (rest := [n for n in _found(part) if not layers_of(part.comparison.ours.tensors[n])])
-    ]
-    return "; ".join([f"layers {listed(words)}, in this order", *others])

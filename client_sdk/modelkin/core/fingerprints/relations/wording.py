@@ -49,33 +49,46 @@ def runs_in_words(runs: Sequence[Sequence[Layer]], several: bool = False) -> str
 
 
 def tensors_in_words(fingerprint: Fingerprint, numbers: Collection[int]) -> str:
-    """Tensors by whole layers, by kinds of layers, and by name."""
-    compared = [number for number, each in enumerate(fingerprint.tensors) if each.lines]
-    layers, kinds = defaultdict[Layer, set[int]](set), defaultdict[tuple[str, str], set[int]](set)
-    for number in compared:
-        for layer in layers_of(fingerprint.tensors[number]):
+    """Tensors by whole layers, by kinds in the same layers, and by name."""
+    chosen, tensors = set(numbers), fingerprint.tensors
+    layers = defaultdict[Layer, set[int]](set)
+    for number, tensor in enumerate(tensors):
+        for layer in layers_of(tensor) if tensor.lines else ():
             layers[layer].add(number)
-            kinds[layer[0], position_of(fingerprint.tensors[number].name).kind].add(number)
-    several = len({stack for stack, _ in layers}) > 1
-    whole = {layer for layer, members in layers.items() if members <= set(numbers)}
+    stacks = list(dict.fromkeys(stack for stack, _ in layers))
+    several = len(stacks) > 1
+    whole = {layer for layer, members in layers.items() if members <= chosen}
     parts = [
-        f"{'layer' if len(found) == 1 else 'layers'} {ranges(found)}{_of(stack, several)}"
-        for stack in dict.fromkeys(stack for stack, _ in layers)
-        if (found := [number for of, number in whole if of == stack])
+        f"{_layers([n for of, n in whole if of == stack])}{_of(stack, several)}"
+        for stack in stacks
+        if any(of == stack for of, _ in whole)
     ]
-    left = [
-        number
-        for number in numbers
-        if not (places := layers_of(fingerprint.tensors[number])) or places - whole
-    ]
-    named = set[int]()
-    for (stack, kind), members in kinds.items():
-        inside = members & set(left)
-        if len(members) > 1 and inside == members:
-            parts.append(f"{plain(kind)} of every layer{_of(stack, several)}")
-            named |= inside
-    parts += [plain(fingerprint.tensors[n].name) for n in sorted(left) if n not in named]
+    for (stack, numbers_of_layers), kinds in _kinds(fingerprint, chosen, whole).items():
+        is_every = {(stack, n) for n in numbers_of_layers} >= {x for x in layers if x[0] == stack}
+        where = "every layer" if is_every else _layers(numbers_of_layers)
+        parts.append(f"{listed(kinds)} of {where}{_of(stack, several)}")
+    parts += [plain(tensors[n].name) for n in sorted(chosen) if not layers_of(tensors[n])]
     return listed(parts)
+
+
+def _kinds(
+    fingerprint: Fingerprint, chosen: Collection[int], whole: Collection[Layer]
+) -> dict[tuple[str, tuple[int, ...]], list[str]]:
+    """The kinds that some layers have among chosen tensors, by their stack and these layers."""
+    found = defaultdict[tuple[str, str], set[int]](set)
+    for number in sorted(chosen):
+        tensor = fingerprint.tensors[number]
+        for stack, layer in layers_of(tensor):
+            if (stack, layer) not in whole:
+                found[stack, position_of(tensor.name).kind].add(layer)
+    kinds = defaultdict[tuple[str, tuple[int, ...]], list[str]](list)
+    for (stack, kind), layers in found.items():
+        kinds[stack, tuple(sorted(layers))].append(plain(kind))
+    return kinds
+
+
+def _layers(numbers: Sequence[int]) -> str:
+    return f"{'layer' if len(numbers) == 1 else 'layers'} {ranges(numbers)}"
 
 
 def _of(stack: str, several: bool) -> str:

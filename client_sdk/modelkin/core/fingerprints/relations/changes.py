@@ -1,0 +1,140 @@
+"""What is left beside the structure: how many lines are equal, and in which tensors they differ."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Hashable
+from typing import Final
+
+import numpy as np
+
+from modelkin.core.fingerprints.relations.differences import Differences, is_left_out
+from modelkin.core.fingerprints.relations.layer_maps import layers_of
+from modelkin.core.fingerprints.relations.positions import position_of
+from modelkin.core.fingerprints.relations.relation import Relation, RelationName
+from modelkin.core.fingerprints.relations.wording import (
+    counted,
+    percent,
+    tensors_in_words,
+)
+from modelkin.core.fingerprints.sources import Parent
+from modelkin.core.fingerprints.tensors import LinesOfTensor
+
+__all__ = ["CHANGED", "part_of", "rest_of", "used_of"]
+
+CHANGED: Final = "as by fine-tuning or rounding"
+"""What changes lines like that; values do not tell which of the two it was."""
+_PARTIAL: Final = {"vocabulary_resized", "head_changed", "added", "pruned", "widened"}
+_ALL: Final = 0.99
+_USED: Final = 0.1
+"""The share of a tensor's lines from which on a part has something of it."""
+_RARE: Final = 1e-5
+"""The probability below which tensors of equal lines are not merely lucky among changed ones."""
+
+
+def rest_of(
+    found: Differences, parent: Parent, structure: Collection[RelationName]
+) -> Relation | str:
+    """What is left beside the structure: a relation, or words behind the last sentence."""
+    has_structure, is_partial = bool(structure), not _PARTIAL.isdisjoint(structure)
+    model = (parent.model,)
+    if found.equal >= _ALL:
+        left_out = _left_out(found)
+        if has_structure:
+            return f"{found.rest}{left_out}"
+        if parent.verdict == "copy":
+            words = f"copy of {found.model}: all lines of both are equal{left_out}"
+            return Relation("copy", model, words)
+        if parent.verdict == "part":
+            return part_of(found)
+    if has_structure and not found.steady:
+        return f", {percent(found.equal)} of comparable lines unchanged" if found.equal else ""
+    if not found.steady or found.equal >= _ALL or _is_equal(found):
+        words = f"{percent(parent.share_of_lines)} of lines are equal"
+        return Relation("shares", model, f"shares weights with {found.model}: {words}")
+    share = found.equal if has_structure else parent.share_of_lines
+    words = f"{percent(share)} of {'the other lines' if is_partial else 'lines'} unchanged"
+    where = None if has_structure else _where(found)
+    if where:
+        return Relation("changed", model, f"changed in {where} alone, {CHANGED}: {words}")
+    return Relation("changed", model, f"changed, {CHANGED}: {words}, {_tensors(found)}")
+
+
+def _is_equal(found: Differences) -> bool:
+    """Whether all lines are equal of tensors that are found: others are not found."""
+    return all(match.found >= _ALL * match.comparable for match in found.steady)
+
+
+def part_of(found: Differences) -> Relation:
+    """Say which part of a model a checkpoint is."""
+    theirs, used = found.comparison.theirs, used_of(found)
+    is_whole = all(number in used for number, each in enumerate(theirs.tensors) if each.lines)
+    where = "all of its lines are found there" if is_whole else tensors_in_words(theirs, used)
+    sentence = f"part of {found.model}: {where}{_left_out(found)}"
+    return Relation("part", (found.comparison.model,), sentence)
+
+
+def used_of(found: Differences) -> set[int]:
+    """The model's tensors of which a good share of the lines is in the checkpoint."""
+    theirs = found.comparison.theirs
+    common = np.isin(theirs.keys, found.comparison.keys)
+    count = len(theirs.tensors)
+    held = np.bincount(theirs.owners, minlength=count)
+    shared = np.bincount(theirs.owners[common], minlength=count)
+    return set(np.flatnonzero(shared > _USED * held).tolist())
+
+
+def _left_out(found: Differences) -> str:
+    """How many matrices have no lines to compare, though they are no short ones."""
+    ours = found.comparison.ours.tensors
+    count = sum(map(is_left_out, ours))
+    return f"; {counted(count, 'tensor')} cannot be compared" if count else ""
+
+
+def _tensors(found: Differences) -> str:
+    compared = sum(1 for each in found.comparison.ours.tensors if each.lines)
+    count = len(found.comparison.sources)
+    tensors = counted(compared, "tensor")
+    which = f"all {tensors}" if count == compared else f"{count:,} of {tensors}"
+    return f"{which} {'at their place' if found.is_in_place else 'found'} in {found.model}"
+
+
+def _where(found: Differences) -> str | None:
+    """The tensors that were changed, where all others have equal lines; None if it is not clear.
+
+    A few lines of a tensor may be equal although all were changed. So tensors are taken together
+    by kinds or by layers where they have too few.
+    """
+    numbers = [number for match in found.steady for number in match.group.numbers]
+    if set(numbers) != set(found.numbers) or any(each.is_reordered for each in found.steady):
+        return None
+    ours = found.comparison.ours
+    for cell in (lambda _, each: each.name, _kind, _layer):
+        changed = _changed(found, [(cell(n, ours.tensors[n]), n) for n in numbers])
+        if changed:
+            return tensors_in_words(ours, changed)
+    return None
+
+
+def _kind(_: int, tensor: LinesOfTensor) -> Hashable:
+    position = position_of(tensor.name)
+    return position.stack, position.kind
+
+
+def _layer(number: int, tensor: LinesOfTensor) -> Hashable:
+    return min(layers_of(tensor), default=("", number))
+
+
+def _changed(found: Differences, cells: list[tuple[Hashable, int]]) -> list[int]:
+    """The tensors of cells that were changed; none where others may have been as well."""
+    members = defaultdict[Hashable, list[int]](list)
+    for cell, number in cells:
+        members[cell].append(number)
+    held, of_tensor = found.comparison.held, found.comparison.of_tensor
+    counts = {c: (int(of_tensor[n].sum()), int(held[n].sum())) for c, n in members.items()}
+    equal = {cell for cell, (hits, count) in counts.items() if hits >= _ALL * count}
+    changed = [counts[cell] for cell in counts if cell not in equal]
+    share = (sum(hits for hits, _ in changed) + 1) / (sum(count for _, count in changed) + 1)
+    if not equal or any(share ** counts[cell][1] > _RARE for cell in equal):
+        return []
+    return [number for cell, number in cells if cell not in equal]
