@@ -88,6 +88,7 @@ class Anatomy(Printed):
         """All of it in JSON's types."""
         return {
             "scale": self.scale,
+            "verdict": self.verdict,
             "parents": [asdict(parent, dict_factory=_plain) for parent in self.parents],
             "relations": [asdict(each, dict_factory=_plain) for each in self.relations],
             "tensors": [each.to_json() for each in self.tensors],

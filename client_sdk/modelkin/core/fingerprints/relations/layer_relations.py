@@ -32,7 +32,7 @@ def relation_of_layers(found: Differences) -> Relation | None:
         sentence = f"depth up-scaled: layers {words} of {found.model}, in this order"
     elif any(layers.of.index(a) > layers.of.index(b) for a, b in pairwise(order)):
         name, sentence = "layers_moved", f"layers of {found.model} in another order: {words}"
-    elif dropped := _dropped(layers, order):
+    elif (dropped := _dropped(layers, order)) and not is_whole:
         numbers = (
             listed([runs_in_words([[each]], True) for each in dropped])
             if several
