@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -27,7 +28,8 @@ Floats = npt.NDArray[np.float32]
 GAINS: Final = 0.25
 """The spread of gains, by their logarithm: as of SmolLM2-135M and MiniLM-L6, .1 to .4."""
 _ARCHITECTURES: Final = (LLAMA, BERT, GPT2, T5, MOE, VIT, LSTM, RESNET)
-_CHILDREN: Final = ("light", "fine-tune", "heavy")
+_CHILDREN: Final = 3
+"""The first three: light, fine-tune and heavy."""
 
 
 _TITLES: Final = {
@@ -36,7 +38,6 @@ _TITLES: Final = {
     "light": "light",
     "fine-tune": "fine-tune",
     "heavy": "heavy",
-    "same seed": "same seed",
     "stranger": "stranger",
 }
 _ABOUT: Final = f"""\
@@ -70,10 +71,9 @@ def rotation_figures(
         trained = Trained(architecture, zoo, longest)
         base = trained.base()
         others = {"rotated": base, "gains": _with_gains(base)}
-        others |= {
-            child.name: child.tensors for child in trained.children() if child.name in _CHILDREN
-        }
-        others |= {"same seed": trained.same_seed().tensors, "stranger": trained.base(1)}
+        children = islice(trained.children(), _CHILDREN)  # so no other is trained
+        others |= {child.name: child.tensors for child in children}
+        others["stranger"] = trained.base(1)
         for name, tensors in others.items():
             found = compared(rotated(tensors), base)
             figures[architecture.name] = figures.get(architecture.name, {}) | {
