@@ -84,7 +84,8 @@ def test_storage_does_not_matter(shape: tuple[int, ...]) -> None:
     expected = point(values)
     assert expected is not None
     moved = np.ascontiguousarray(np.swapaxes(values, -1, -2) if shape[0] != 128 else values)
-    assert expected == point(moved) == point(values * np.float32(-8)) == point(values, stretch=1)
+    assert expected == point(moved) == point(values * np.float32(-8))
+    assert expected == point(values, stretch=1) == point(moved, stretch=1)
     assert max(shape) == expected.points
 
 
