@@ -122,7 +122,7 @@ def test_an_answer_is_json(child: modelkin.Fingerprint) -> None:
     """All of it, by the names of its attributes."""
     found = modelkin.anatomy(child, {"base": fingerprint(model(0))})
     answer = json.loads(json.dumps(found.to_json()))
-    assert {"scale", "parents", "relations", "tensors"} == answer.keys()
+    assert {"scale", "verdict", "parents", "relations", "tensors"} == answer.keys()
     assert found.parents[0].log10_p == answer["parents"][0]["log10_p"]
     first = answer["tensors"][0]
     assert (["embed"], [600, 128], None) == (
