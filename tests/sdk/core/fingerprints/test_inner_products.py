@@ -67,6 +67,16 @@ def test_strangers_have_none(change: Callable[[Tensors], Tensors]) -> None:
     assert (["embed"], False) == ([each.tensor for each in moved.alike], moved.is_evidence)
 
 
+def test_of_equal_tensors_the_one_of_the_same_name_is_named() -> None:
+    """As of experts that grew from one unit."""
+    one = model(0)["layers.0.up"]
+    experts = {f"experts.{i}.up": one for i in range(3)}
+    found = compared(experts, experts)
+    assert {name: name for name in experts} == {each.tensor: each.other for each in found.alike}
+    renamed = compared({"up": one}, experts)
+    assert ["experts.0.up"] == [each.other for each in renamed.alike]
+
+
 def test_two_tables_are_no_evidence() -> None:
     """Strangers of one vocabulary may have an embedding and a head that are alike."""
     shared = np.random.default_rng(0).standard_normal((600, 128), np.float32)
