@@ -24,6 +24,8 @@ _MOST_ROWS: Final = 24
 """Rows beyond which kinds with the same layers of one model share a row: they fill a screen."""
 _EXPLAINED: Final = 0.9
 """The share of what is found of a tensor that the named tensors hold."""
+_NAMED: Final = 3
+"""The sources that a row names."""
 WHY: Final = {
     NotComparable.SHORT: "vectors, or a side below 64",
     NotComparable.STRUCTURED: "tables that no training made",
@@ -266,7 +268,9 @@ def _joined(labels: list[str]) -> str:
     begin = first.rpartition(" ")[0] + " "
     if begin != " " and all(each.startswith(begin) for each in rest):
         return begin + ", ".join(each.removeprefix(begin) for each in labels)
-    return ", ".join(dict.fromkeys(labels))
+    named = list(dict.fromkeys(labels))
+    more = len(named) - _NAMED
+    return ", ".join(named[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def left_out(tensors: Sequence[LinesOfTensor]) -> list[LeftOut]:
