@@ -36,6 +36,9 @@ HERE = {
 }
 """How the blocks begin that a test below runs."""
 ELSEWHERE = {
+    "docs/anatomy.md": {
+        "   import numpy as np": "needs ONNX: tests/docs/test_anatomy_page.py runs it without",
+    },
     "docs/clients.md": {
         "npx @hey-api/openapi-ts": "needs npm: tests/e2e/generated_clients runs it",
         "openapi-python-client": "needs its generator: tests/e2e/generated_clients runs it",

@@ -83,7 +83,7 @@ COMMANDS: Final = (
             ),
             Command(
                 "subspace",
-                "the subspace of samples, a fingerprint of data, written to a file",
+                "the subspace of samples, written to a file",
                 "subspaces:subspace",
             ),
         ),

@@ -1,4 +1,4 @@
-"""The commands ``subspace`` and ``start``: a fingerprint of data, and where a newcomer starts."""
+"""The commands ``subspace`` and ``start``: the subspace of data, and where a newcomer starts."""
 
 from __future__ import annotations
 
