@@ -9,6 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ BLOCK = re.compile(
 )
 NUMBER = re.compile(r"[0-9][0-9,.]*")
 
-Tensors = dict[str, npt.NDArray[np.generic]]
+Tensors = dict[str, npt.NDArray[Any]]
 
 LAYERS, WIDTH, HIDDEN, TOKENS = 6, 64, 128, 300
 KINDS = {
