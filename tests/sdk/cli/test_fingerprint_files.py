@@ -90,7 +90,7 @@ def test_commands_of_spaces_take_none(run_here: Run, file: Path, words: tuple[st
     [
         (lambda data: data[:-1], "the CRC-32 in the last four bytes does not match"),
         (lambda data: data[:4] + b"\2" + data[5:], "version 2 (byte 4) is unknown"),
-        (lambda data: sealed(data[:5] + b"\2" + data[6:-4]), "scheme 2 (byte 5) is unknown"),
+        (lambda data: sealed(data[:5] + b"\2" + data[6:-4]), "scheme: 2 (byte 5) is unknown"),
     ],
 )
 def test_inspect_names_what_is_wrong(run_here: Run, file: Path, damage: object, says: str) -> None:

@@ -142,9 +142,9 @@ def start_with(place: int, value: Any) -> bytes:
     [
         (0, b"MKSP", "another format"),
         (1, 2, "version 2"),
-        (2, 2, r"scheme 2 \(byte 5\) is unknown, .* make the fingerprint again"),
-        (3, 64, r"scale \(byte 6\) .* up to 2\^63, not 64"),
-        (4, 1, r"flags \(byte 7\) must be zero"),
+        (2, 2, r"scheme: 2 \(byte 5\) is unknown, .* make the fingerprint again"),
+        (3, 64, r"scale: its binary logarithm \(byte 6\) is 0 to 63, not 64"),
+        (4, 1, "flags: byte 7 must be zero"),
         (5, 0, "tensors: .* has 0, and 1 to 100,000 are allowed"),
         (5, 100_001, "tensors: .* has 100,001, .*: make a fingerprint of each of its parts"),
         (6, 100_001, "names: .* has 100,001"),
@@ -201,7 +201,7 @@ def part_with(name: str, place: int, value: Any, field: str | None = None) -> by
         (("tensors", 0, 2, "names"), "names: the tensors have 13, and the header says 12"),
         (("tensors", 0, 5, "axes"), "sides: the tensors have 21, and the header says 20"),
         (("tensors", 0, 1, "signed"), "signatures: the tensors have 4, and the header says 3"),
-        (("tensors", 0, 1, "zero"), r"tensors\[0\].zero is out of its range"),
+        (("tensors", 0, 1, "zero"), r"tensors\[0\].zero: it is out of its range"),
         (("tensors", 0, 9, "reason"), r"tensors\[0\].reason: 9 is unknown"),
         (("tensors", 0, 0, "reason"), r"tensors\[0\].reason: a tensor has either lines or"),
         (("tensors", 0, 1, "reason"), r"'short' does not fit a tensor of shape \[96, 3, 16, 16\]"),
@@ -218,7 +218,7 @@ def part_with(name: str, place: int, value: Any, field: str | None = None) -> by
         (("lines", 2, 4), "lines: 4 of length 96 are not 5 to 8"),
         (("lines", 2, 7), "lines: there are 7 of length 96, and 8 keys of them"),
         (("keys", -22, 0xFF), "keys: they do not ascend"),
-        (("owners", 0, 8), "owners: a key is of tensor 8, and there are 8"),
+        (("owners", 0, 8), "owners: a key is of tensor 8 of 8"),
         (("owners", 0, 6), r"tensors\[3\].lines: it has 11 lines of length 64, and 10 keys"),
         (("owners", 1, 3), r"tensors\[3\].lines: it has 5 lines of length 96, and 6 keys"),
         (("longer", 0, 0), r"tensors\[\d\].lines: it has"),
@@ -227,8 +227,9 @@ def part_with(name: str, place: int, value: Any, field: str | None = None) -> by
 )
 def test_columns_that_are_refused(part: tuple[Any, ...], says: str) -> None:
     """Each by its field and its value, though digest and checksum are right."""
-    with pytest.raises(InvalidFingerprint, match=says):
+    with pytest.raises(InvalidFingerprint, match=says) as refused:
         Fingerprint.from_bytes(part_with(*part))
+    assert str(refused.value).startswith(f"{refused.value.field}: ")
 
 
 def only(tensor: LinesOfTensor, keys: list[int], lengths: list[int], scale: int = 1) -> Fingerprint:
@@ -288,8 +289,9 @@ ONE = only(WIDE, [3, 7, 9], [64, 80, 80])
 def test_values_that_are_not_written(changes: dict[str, Any], says: str) -> None:
     """The error of one that is no fingerprint names field, value and what to do."""
     assert ONE == Fingerprint.from_bytes(ONE.to_bytes())
-    with pytest.raises(InvalidFingerprint, match=says):
+    with pytest.raises(InvalidFingerprint, match=says) as refused:
         replace(ONE, **changes).to_bytes()
+    assert str(refused.value).startswith(f"{refused.value.field}: ")
 
 
 def test_square_tensors_have_one_length() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from modelkin.core.codecs.frames import encode_frame, read_frame
 from modelkin.errors import InvalidFingerprint
 
 __all__ = [
+    "AGAIN",
     "MAX_AXES",
     "MAX_KEYS",
     "MAX_NAME",
@@ -39,6 +40,7 @@ __all__ = [
     "decode",
     "digest",
     "encode",
+    "refuse",
 ]
 
 MAX_TENSORS: Final = 100_000
@@ -52,6 +54,8 @@ MAX_AXES: Final = 16
 MAX_CONTENT_BYTES: Final = 32 << 20
 """The columns, decompressed."""
 SIGNATURE_BYTES: Final = 128
+AGAIN: Final = "make the fingerprint again from its checkpoint"
+"""What mends a payload that its writer got wrong."""
 
 _START: Final = struct.Struct("<4sBBBB7I")
 _DIGEST_BYTES: Final = 32
@@ -178,10 +182,10 @@ def decode(data: Payload) -> FingerprintArrays:
     )
     found = _hashed(data[: _START.size], [content])
     if found != declared:
-        raise InvalidFingerprint(
-            f"digest: bytes {_START.size}-{HEADER_BYTES - 1} say sha256:{declared.hex()}, and the "
-            f"content has sha256:{found.hex()}; its writer is at fault: make the fingerprint again",
-            field="digest",
+        refuse(
+            "digest",
+            f"bytes {_START.size}-{HEADER_BYTES - 1} say sha256:{declared.hex()}, and the content "
+            f"has sha256:{found.hex()}; its writer is at fault: {AGAIN}",
         )
     return _columns(scale, sizes, content)
 
@@ -198,23 +202,23 @@ def _read_header(data: Payload) -> tuple[int, _Sizes, bytes]:
     check_prefix(magic, _MAGIC, version, InvalidFingerprint)
     if len(data) > MAX_PAYLOAD_BYTES:
         raise InvalidFingerprint(
-            f"the payload has more than {MAX_PAYLOAD_BYTES:,} bytes, which no fingerprint has"
+            f"the payload has more than {MAX_PAYLOAD_BYTES:,} bytes, which no fingerprint has: "
+            f"{AGAIN}"
         )
     check_crc(data, InvalidFingerprint)
     if scheme != _LINES1:
-        raise InvalidFingerprint(
-            f"scheme {scheme} (byte 5) is unknown, version 1 has 1, lines1; keys of two schemes "
-            f"are never equal: make the fingerprint again from its checkpoint",
-            field="scheme",
+        refuse(
+            "scheme",
+            f"{scheme} (byte 5) is unknown, version 1 has 1, lines1, and keys of two schemes are "
+            f"never equal: {AGAIN}",
         )
     if scale > _MAX_SCALE:
-        raise InvalidFingerprint(
-            f"scale (byte 6) is the binary logarithm of a power of two up to 2^{_MAX_SCALE}, not "
-            f"{scale}: make the fingerprint again",
-            field="scale",
+        refuse(
+            "scale",
+            f"its binary logarithm (byte 6) is 0 to {_MAX_SCALE}, not {scale}: {AGAIN}",
         )
     if flags:
-        raise InvalidFingerprint(f"flags (byte 7) must be zero in version 1, not {flags:#04x}")
+        refuse("flags", f"byte 7 must be zero in version 1, not {flags:#04x}: {AGAIN}")
     sizes = _Sizes(*entries)
     _check_sizes(sizes)
     return 1 << scale, sizes, bytes(data[_START.size : HEADER_BYTES])
@@ -228,22 +232,21 @@ def _check_sizes(sizes: _Sizes) -> None:
         ("names", names, tensors, MAX_TENSORS, parts),
         ("text", sizes.text, names, 4 * MAX_NAME * names, "give the tensors shorter names"),
         ("sides", sizes.sides, 0, MAX_AXES * tensors, "store the tensors with fewer axes"),
-        ("signatures", sizes.signatures, 0, tensors, "make the fingerprint again"),
-        ("lines", sizes.lines, 0, 2 * tensors, "make the fingerprint again"),
+        ("signatures", sizes.signatures, 0, tensors, AGAIN),
+        ("lines", sizes.lines, 0, 2 * tensors, AGAIN),
         ("keys", sizes.keys, 0, MAX_KEYS, "take a coarser scale, by Fingerprint.at"),
     ):
         if not least <= size <= most:
-            raise InvalidFingerprint(
-                f"{field}: this fingerprint has {size:,}, and {least:,} to {most:,} are allowed: "
-                f"{remedy}",
-                field=field,
+            refuse(
+                field,
+                f"this fingerprint has {size:,}, and {least:,} to {most:,} are allowed: {remedy}",
             )
     content = sum(sizes.of_columns())
     if content > MAX_CONTENT_BYTES:
-        raise InvalidFingerprint(
-            f"text: names of {sizes.text:,} bytes make a content of {content:,}, at most "
+        refuse(
+            "text",
+            f"names of {sizes.text:,} bytes make a content of {content:,}, at most "
             f"{MAX_CONTENT_BYTES:,} are allowed: give the tensors shorter names, or {parts}",
-            field="text",
         )
 
 
@@ -254,21 +257,14 @@ def _columns(scale: int, sizes: _Sizes, content: npt.NDArray[np.uint8]) -> Finge
     _check_table(tensors, sizes)
     longer = np.unpackbits(bits, bitorder="little").astype(np.bool_)
     if longer[sizes.keys :].any():
-        raise InvalidFingerprint("longer: a bit behind that of the last key is set", field="longer")
+        refuse("longer", f"a bit behind that of the last key is set: {AGAIN}")
     owners = _from_planes(planes[8:], sizes.keys)
     if sizes.keys and int(owners.max()) >= sizes.tensors:
-        raise InvalidFingerprint(
-            f"owners: a key is of tensor {owners.max()}, and there are {sizes.tensors}: make the "
-            f"fingerprint again",
-            field="owners",
-        )
+        refuse("owners", f"a key is of tensor {owners.max()} of {sizes.tensors}, from 0: {AGAIN}")
     gaps = _from_planes(planes[:8], sizes.keys)
     keys = np.cumsum(gaps, dtype=np.uint64)
     if (keys[1:] < keys[:-1]).any():
-        raise InvalidFingerprint(
-            "keys: they do not ascend, since one is beyond 2^64: make the fingerprint again",
-            field="keys",
-        )
+        refuse("keys", f"they do not ascend, since one is beyond 2^64: {AGAIN}")
     return FingerprintArrays(
         scale,
         tensors,
@@ -290,11 +286,7 @@ def _check_table(tensors: npt.NDArray[Any], sizes: _Sizes) -> None:
     ):
         found = int(tensors[column].sum(dtype=np.uint64))
         if found != expected:
-            raise InvalidFingerprint(
-                f"{field}: the tensors have {found:,}, and the header says {expected:,}: make the "
-                f"fingerprint again",
-                field=field,
-            )
+            refuse(field, f"the tensors have {found:,}, and the header says {expected:,}: {AGAIN}")
     for field, wrong in (
         ("names", tensors["names"] == 0),
         ("signatures", tensors["signed"] > 1),
@@ -302,24 +294,26 @@ def _check_table(tensors: npt.NDArray[Any], sizes: _Sizes) -> None:
     ):
         if wrong.any():
             at = int(wrong.argmax())
-            raise InvalidFingerprint(
-                f"tensors[{at}].{field} is out of its range: make the fingerprint again",
-                field=f"tensors[{at}].{field}",
-            )
+            refuse(f"tensors[{at}].{field}", f"it is out of its range: {AGAIN}")
 
 
 def _names(lengths: npt.NDArray[Any], text: bytes) -> list[str]:
     ends = np.cumsum(lengths, dtype=np.int64).tolist()
     if ends[-1] != len(text):
-        raise InvalidFingerprint(
-            f"names: they have {ends[-1]:,} bytes, and the header says {len(text):,}", field="names"
-        )
+        refuse("names", f"they have {ends[-1]:,} bytes, and the header says {len(text):,}: {AGAIN}")
     try:
         return [text[a:b].decode() for a, b in zip([0, *ends], ends, strict=False)]
     except UnicodeDecodeError as error:
-        raise InvalidFingerprint(
-            f"names: one is not UTF-8 ({error.reason}): make the fingerprint again", field="names"
-        ) from None
+        refuse("names", f"one is not UTF-8 ({error.reason}): {AGAIN}")
+
+
+def refuse(field: str, problem: str) -> NoReturn:
+    """Raise the error of a field.
+
+    Raises:
+        InvalidFingerprint: always.
+    """
+    raise InvalidFingerprint(f"{field}: {problem}", field=field) from None
 
 
 def _start(arrays: FingerprintArrays) -> bytes:

@@ -7,19 +7,18 @@ same bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.codecs import fingerprint as codec
-from modelkin.core.codecs.fingerprint import FingerprintArrays
+from modelkin.core.codecs.fingerprint import AGAIN, FingerprintArrays, refuse
 from modelkin.core.fingerprints.matrices import MIN_SIDE, sides
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
 from modelkin.core.foreign_json import has_control_character
 from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.core.quoting import quote
-from modelkin.errors import InvalidFingerprint
 
 if TYPE_CHECKING:
     from modelkin.core.fingerprints.fingerprint import Fingerprint
@@ -36,7 +35,6 @@ _REASONS: Final = (
 """Why a tensor has no lines, by its number in the format."""
 _MAX_LENGTH: Final = 2**32 - 1
 _MAX_SCALE: Final = 1 << 63
-_AGAIN: Final = "make the fingerprint again from its checkpoint"
 
 Lengths = npt.NDArray[np.uint32]
 
@@ -84,9 +82,9 @@ def tensors_of(arrays: FingerprintArrays) -> tuple[LinesOfTensor, ...]:
         arrays.tensors.tolist()
     ):
         if reason >= len(_REASONS):
-            _refuse(
+            refuse(
                 f"tensors[{number}].reason",
-                f"{reason} is unknown, a newer modelkin may read it, or {_AGAIN}",
+                f"{reason} is unknown, a newer modelkin may read it, or {AGAIN}",
             )
         of_tensor = tuple(shape[side : side + axes])
         tensors.append(
@@ -110,9 +108,9 @@ def totals_of(arrays: FingerprintArrays, tensors: tuple[LinesOfTensor, ...]) -> 
     """
     lengths = sorted({length for tensor in tensors for length in tensor.lines})
     if len(lengths) != arrays.lines.size:
-        _refuse(
+        refuse(
             "lines",
-            f"there are {arrays.lines.size} counts, and lines of {len(lengths)} lengths: {_AGAIN}",
+            f"there are {arrays.lines.size} counts, and lines of {len(lengths)} lengths: {AGAIN}",
         )
     return dict(zip(lengths, arrays.lines.tolist(), strict=True))
 
@@ -127,9 +125,9 @@ def lengths_of_keys(arrays: FingerprintArrays, tensors: tuple[LinesOfTensor, ...
     wrong = arrays.longer & (shorter == longer)
     if wrong.any():
         at = int(wrong.argmax())
-        _refuse(
+        refuse(
             f"longer[{at}]",
-            f"it is set, and tensor {arrays.owners[at]} has no longer side: {_AGAIN}",
+            f"it is set, and tensor {arrays.owners[at]} has no longer side: {AGAIN}",
         )
     lengths: Lengths = np.where(arrays.longer, longer, shorter)
     return lengths
@@ -143,7 +141,7 @@ def check(fingerprint: Fingerprint) -> None:
     """
     scale = fingerprint.scale
     if not 1 <= scale <= _MAX_SCALE or scale & (scale - 1):
-        _refuse("scale", f"it must be a power of two up to 2^63, not {quote(scale)}: {_AGAIN}")
+        refuse("scale", f"it must be a power of two up to 2^63, not {quote(scale)}: {AGAIN}")
     lengths = _lengths(fingerprint.tensors)
     _check_tensors(fingerprint.tensors, lengths)
     counts = _counts(fingerprint.tensors, lengths)
@@ -170,9 +168,9 @@ def _lines(number: int, shape: tuple[int, ...], counts: list[int]) -> Mapping[in
     """The lines of a tensor by length, as many as its shorter and its longer side."""
     shorter, longer = _lengths_of(shape)
     if (not shorter and any(counts)) or (shorter == longer and counts[1]):
-        _refuse(
+        refuse(
             f"tensors[{number}].lines",
-            f"a tensor of shape {quote(list(shape))} has no lines of that length: {_AGAIN}",
+            f"a tensor of shape {quote(list(shape))} has no lines of that length: {AGAIN}",
         )
     pairs = zip((shorter, longer), counts, strict=True)
     return {length: count for length, count in pairs if count}
@@ -195,70 +193,68 @@ def _check_tensors(tensors: tuple[LinesOfTensor, ...], lengths: Lengths) -> None
     for number, (tensor, both) in enumerate(zip(tensors, lengths.tolist(), strict=True)):
         where = f"tensors[{number}]"
         if not tensor.names:
-            _refuse(f"{where}.names", "a tensor has one name or more: give it one")
+            refuse(f"{where}.names", "a tensor has one name or more: give it one")
         for name in tensor.names:
             _check_name(where, name)
             if name in known:
-                _refuse(f"{where}.names", f"{quote(name)} is there twice: name each tensor once")
+                refuse(f"{where}.names", f"{quote(name)} is there twice: name each tensor once")
             known.add(name)
         _check_shape(where, tensor.shape)
         parameters += tensor.size
         _check_tensor(where, tensor, *both)
     if parameters > MAX_PARAMETERS:
-        _refuse(
-            "tensors", f"they have {quote(parameters)} parameters, more than 2^63 - 1: {_AGAIN}"
-        )
+        refuse("tensors", f"they have {quote(parameters)} parameters, more than 2^63 - 1: {AGAIN}")
 
 
 def _check_name(where: str, name: str) -> None:
     if not 1 <= len(name) <= codec.MAX_NAME:
-        _refuse(
+        refuse(
             f"{where}.names",
             f"{quote(name)} has {len(name):,} characters, 1 to {codec.MAX_NAME} are allowed: give "
             f"the tensor a shorter name",
         )
     if has_control_character(name):
-        _refuse(
+        refuse(
             f"{where}.names", f"{quote(name)} has a control character: give the tensor another name"
         )
     if not name.isascii() and any(0xD800 <= ord(each) < 0xE000 for each in name):
-        _refuse(f"{where}.names", f"{quote(name)} is no text: give the tensor another name")
+        refuse(f"{where}.names", f"{quote(name)} is no text: give the tensor another name")
 
 
 def _check_shape(where: str, shape: tuple[int, ...]) -> None:
     if len(shape) > codec.MAX_AXES:
-        _refuse(
+        refuse(
             f"{where}.shape",
             f"{quote(list(shape))} has {len(shape)} axes, at most {codec.MAX_AXES} are allowed: "
             f"store the tensor with fewer",
         )
     if not all(0 <= side <= MAX_PARAMETERS for side in shape):
-        _refuse(f"{where}.shape", f"{quote(list(shape))} has a side beyond 2^63 - 1: {_AGAIN}")
+        refuse(f"{where}.shape", f"{quote(list(shape))} has a side beyond 2^63 - 1: {AGAIN}")
 
 
 def _check_tensor(where: str, tensor: LinesOfTensor, shorter: int, longer: int) -> None:
     if bool(tensor.lines) == (tensor.reason is not None):
-        _refuse(f"{where}.reason", f"a tensor has either lines or a reason why not: {_AGAIN}")
+        refuse(f"{where}.reason", f"a tensor has either lines or a reason why not: {AGAIN}")
     if (tensor.reason is NotComparable.SHORT) != (shorter == 0):
         reason = None if tensor.reason is None else tensor.reason.value
-        _refuse(
+        refuse(
             f"{where}.reason",
-            f"{reason!r} does not fit a tensor of shape {quote(list(tensor.shape))}: {_AGAIN}",
+            f"{reason!r} does not fit a tensor of shape {quote(list(tensor.shape))}: {AGAIN}",
         )
     for length, count in tensor.lines.items():
         most = tensor.size // max(1, length) * (1 + (shorter == longer))
         if length not in (shorter, longer) or not 1 <= count <= most:
-            _refuse(
+            refuse(
                 f"{where}.lines",
                 f"a tensor of shape {quote(list(tensor.shape))} has no {quote(count)} lines of "
-                f"length {quote(length)}: {_AGAIN}",
+                f"length {quote(length)}: {AGAIN}",
             )
     if tensor.signature is not None and (
         len(tensor.signature) != codec.SIGNATURE_BYTES or not tensor.lines
     ):
-        _refuse(
+        refuse(
             f"{where}.signature",
-            f"a tensor has one of {codec.SIGNATURE_BYTES} bytes, and only with lines: {_AGAIN}",
+            f"a tensor has one of {codec.SIGNATURE_BYTES} bytes, and only with lines: {AGAIN}",
         )
 
 
@@ -277,48 +273,46 @@ def _check_totals(
         if bound[1]
     }
     if lines.keys() != bounds.keys():
-        _refuse(
+        refuse(
             "lines",
             f"they are of the lengths {quote(sorted(lines))}, and those of the tensors of "
-            f"{quote(sorted(bounds))}: {_AGAIN}",
+            f"{quote(sorted(bounds))}: {AGAIN}",
         )
     for length, (low, high) in bounds.items():
         if not low <= lines[length] <= high:
-            _refuse(
+            refuse(
                 "lines",
                 f"{quote(lines[length])} of length {length} are not {low} to {high}, as the "
-                f"tensors have them: {_AGAIN}",
+                f"tensors have them: {AGAIN}",
             )
 
 
 def _check_order(fingerprint: Fingerprint) -> None:
     keys, owners, lengths = fingerprint.keys, fingerprint.owners, fingerprint.lengths
     if not keys.shape == owners.shape == lengths.shape == (keys.size,):
-        _refuse("keys", f"keys, owners and lengths must be as many as each other: {_AGAIN}")
+        refuse("keys", f"keys, owners and lengths must be as many as each other: {AGAIN}")
     if not keys.size:
         return
     wrong = keys[1:] < keys[:-1]
     if wrong.any():
         at = int(wrong.argmax()) + 1
-        _refuse(f"keys[{at}]", f"{keys[at]} is less than the key before it: {_AGAIN}")
+        refuse(f"keys[{at}]", f"{keys[at]} is less than the key before it: {AGAIN}")
     at = _kept(keys, fingerprint.scale)
     if at < keys.size:
-        _refuse(
+        refuse(
             f"keys[{at}]",
-            f"{keys[at]} is not below 2^64 / {fingerprint.scale}, the scale: {_AGAIN}",
+            f"{keys[at]} is not below 2^64 / {fingerprint.scale}, the scale: {AGAIN}",
         )
     if int(owners.max()) >= len(fingerprint.tensors):
         at = int(owners.argmax())
-        _refuse(
-            f"owners[{at}]", f"{owners[at]} is not below the {len(fingerprint.tensors)} tensors"
-        )
+        refuse(f"owners[{at}]", f"{owners[at]} is not below the {len(fingerprint.tensors)} tensors")
     same = keys[1:] == keys[:-1]
     wrong = same & ((owners[1:] <= owners[:-1]) | (lengths[1:] != lengths[:-1]))
     if wrong.any():
         at = int(wrong.argmax()) + 1
-        _refuse(
+        refuse(
             f"owners[{at}]",
-            f"{owners[at]}: owners of one key ascend, and its lines are of one length: {_AGAIN}",
+            f"{owners[at]}: owners of one key ascend, and its lines are of one length: {AGAIN}",
         )
 
 
@@ -327,7 +321,7 @@ def _check_number(fingerprint: Fingerprint) -> None:
     while scale < _MAX_SCALE and _kept(keys, scale) > codec.MAX_KEYS:
         scale *= 2
     if scale > fingerprint.scale:
-        _refuse(
+        refuse(
             "keys",
             f"there are {keys.size:,}, at most {codec.MAX_KEYS:,} are allowed: take a coarser "
             f"scale, as by .at({scale})",
@@ -349,9 +343,9 @@ def _check_lines(
     wrong = is_longer & (fingerprint.lengths != longer)
     if wrong.any():
         at = int(wrong.argmax())
-        _refuse(
+        refuse(
             f"lengths[{at}]",
-            f"{fingerprint.lengths[at]} is no side of tensor {owners[at]}: {_AGAIN}",
+            f"{fingerprint.lengths[at]} is no side of tensor {owners[at]}: {AGAIN}",
         )
     held = np.bincount(2 * owners.astype(np.int64) + is_longer, minlength=counts.size)
     whole = fingerprint.scale == 1
@@ -359,10 +353,10 @@ def _check_lines(
     differs = held != flat if whole else held > flat
     if differs.any():
         at = int(differs.argmax())
-        _refuse(
+        refuse(
             f"tensors[{at // 2}].lines",
             f"it has {flat[at]} lines of length {lengths.ravel()[at]}, and {held[at]} keys are of "
-            f"them: {_AGAIN}",
+            f"them: {AGAIN}",
         )
     first = np.ones(keys.size, np.bool_)
     first[1:] = keys[1:] != keys[:-1]
@@ -371,10 +365,6 @@ def _check_lines(
     for length, total in fingerprint.lines.items():
         count = sampled.get(length, 0)
         if count > total or (whole and count < total):
-            _refuse(
-                "lines", f"there are {total} of length {length}, and {count} keys of them: {_AGAIN}"
+            refuse(
+                "lines", f"there are {total} of length {length}, and {count} keys of them: {AGAIN}"
             )
-
-
-def _refuse(field: str, problem: str) -> NoReturn:
-    raise InvalidFingerprint(f"{field}: {problem}", field=field)
