@@ -105,10 +105,10 @@ def guesses_of_bounds(sample: LineSample, scales: PlaceScales) -> Floats:
     at = len(sample.rows) - min(len(sample.rows), ceil(share * len(sample.rows)))
     magnitudes = np.abs(sample.rows) * scales.of_columns[sample.row_numbers, np.newaxis]
     own = np.partition(magnitudes, at, axis=0)[at]
-    reciprocal = scales.of_rows
+    reciprocal = scales.of_rows.astype(np.float64)  # the products may be beyond float32
     alike = np.quantile(magnitudes[:, : 1 << 14] * reciprocal[: 1 << 14], 1 - share)
-    of_all = np.divide(alike, reciprocal, out=np.zeros_like(own), where=reciprocal > 0)
-    guesses: Floats = np.minimum(own, of_all.astype(np.float32))
+    of_all = np.divide(alike, reciprocal, out=np.zeros_like(reciprocal), where=reciprocal > 0)
+    guesses: Floats = np.minimum(own, of_all).astype(np.float32)
     return guesses
 
 
