@@ -1,4 +1,4 @@
-"""Supports and learngenes of torch models: layouts, importance, signatures, layers to share.
+"""Supports, fingerprints and learngenes of torch models: layouts, importance, layers to share.
 
 This package and the integrations are the only ones that import torch. It needs
 ``pip install 'modelkin[torch]'``.
@@ -19,6 +19,7 @@ from modelkin.torch.federation.layer_scores import layer_changes, layer_dispersi
 from modelkin.torch.federation.learngene import CutLearngene, Inherited, cut_learngene, inherit
 from modelkin.torch.federation.penalty import ClusterPenalty
 from modelkin.torch.federation.sharded_mean import ShardedMean
+from modelkin.torch.fingerprints.fingerprint import fingerprint
 from modelkin.torch.importance import fisher_importance, fisher_resamples
 from modelkin.torch.layout import layout_of
 from modelkin.torch.moments import GradientMoment
@@ -39,6 +40,7 @@ __all__ = [
     "blind_indices",
     "cut_learngene",
     "delta_importance",
+    "fingerprint",
     "fisher_importance",
     "fisher_resamples",
     "fit_subspace",
