@@ -1,5 +1,5 @@
 """``python -m benchmarks.gpu``: selection and signature on a CUDA device, beside reading, top K and
-sorting there.
+sorting there; and fingerprints, beside one processor of this machine.
 
 Without such a device it says so and measures nothing.
 """
@@ -18,18 +18,23 @@ import torch
 from torch import Tensor
 
 from benchmarks import report, summary
-from benchmarks.harness import Race
+from benchmarks.harness import Race, use_kernels
 from benchmarks.report import Findings, Row, Table, at_least, at_most, duration
 from modelkin import select_support
+from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.sketching.schemes import SCHEMES
-from modelkin.torch import select_signature
+from modelkin.torch import fingerprint, select_signature
 
-LIBRARIES = ("torch", "numpy")
+LIBRARIES = ("torch", "numpy", "numba")
 SIZES = (110_000_000, 1_000_000_000)
 QUICK_SIZES = (1_000_000,)
 FRACTION = 0.096
 COVERAGE = 0.8
 ROUNDS = 7
+LAYERS, LAYER = 8, (4096, 11008)
+QUICK_LAYERS, QUICK_LAYER = 2, (128, 192)
+FASTER = 20
+"""Times that a fingerprint is made sooner on the device than by one processor."""
 
 READS = ("one read, sum", "one read, max")
 SIGNED = "modelkin, signature at coverage 0.8"
@@ -72,7 +77,58 @@ def findings(device: torch.device, sizes: Sequence[int], rounds: int) -> Finding
         found.tables.append(_table(m, result))
         found.rows.append(_memory(importance))
         del importance
+    quick = max(sizes) <= max(QUICK_SIZES)
+    layers, shape = (QUICK_LAYERS, QUICK_LAYER) if quick else (LAYERS, LAYER)
+    found.rows.extend(_of_fingerprints(device, layers, shape, rounds))
     return found
+
+
+def _of_fingerprints(
+    device: torch.device, layers: int, shape: tuple[int, int], rounds: int
+) -> list[Row]:
+    """Those of some layers on the device, a value, and of one by a processor with numba."""
+    use_kernels("fast")
+    generator = torch.Generator(device).manual_seed(7)
+    there = {
+        f"layers.{at}.weight": 0.02 * torch.randn(shape, generator=generator, device=device)
+        for at in range(layers)
+    }
+    first = next(iter(there))
+    here = {first: there[first].cpu()}
+    run = partial(fingerprint, here, threads=1)
+    samples: dict[str, list[float]] = {"device": [], "processor": []}
+    for number in range(rounds + 1):
+        on_device = _seconds(partial(fingerprint, there), device)
+        begin = time.process_time()
+        run()
+        on_processor = time.process_time() - begin
+        if number:
+            samples["device"].append(on_device * 1e9 / (layers * shape[0] * shape[1]))
+            samples["processor"].append(on_processor * 1e9 / (shape[0] * shape[1]))
+    race = Race(samples)
+    figure = f"{layers} layers of {shape[0]:,} x {shape[1]:,}"
+    same = _keys(run()) == _keys(fingerprint({first: there[first]}))
+    return [
+        at_least(
+            f"{figure}: fingerprint, a value",
+            f"{race.seconds('device').median:.3f} ns",
+            f"one processor, numba: {race.seconds('processor').median:.2f} ns",
+            race.ratio("processor", "device"),
+            FASTER,
+        ),
+        Row(
+            f"{figure}: fingerprint, device against CPU",
+            f"{len(_keys(run())[1]):,} keys, {'' if same else 'not '}the same",
+            "",
+            "",
+            "bit-identical",
+            same,
+        ),
+    ]
+
+
+def _keys(made: Fingerprint) -> tuple[object, list[int]]:
+    return made.tensors, made.keys.tolist()
 
 
 def _importance(num_parameters: int, device: torch.device) -> Tensor:

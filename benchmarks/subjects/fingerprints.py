@@ -29,7 +29,8 @@ from benchmarks.harness import (
 from benchmarks.report import Findings, Row, range_of
 from modelkin.checkpoints import Checkpoint, fingerprint, open_checkpoint
 from modelkin.core.fingerprints.matrices import part_of
-from modelkin.core.fingerprints.tensor_lines import TensorLines, read_lines
+from modelkin.core.fingerprints.tensor_lines import TensorLines, lines_of, read_lines
+from modelkin.torch.fingerprints.matrices import DeviceMatrix, matrices_of
 
 LIBRARIES = ("numpy", "numba")
 
@@ -50,7 +51,8 @@ def run(quick: bool) -> Findings:
     rows = [
         row for shape in (QUICK_SHAPES if quick else SHAPES) for row in _of_matrix(shape, quick)
     ]
-    return Findings([*rows, *_of_file(quick)])
+    in_torch = _in_torch_operations(QUICK_SHAPES[0] if quick else SHAPES[0], quick)
+    return Findings([*rows, in_torch, *_of_file(quick)])
 
 
 def _of_matrix(shape: tuple[int, int], quick: bool) -> list[Row]:
@@ -74,6 +76,34 @@ def _of_matrix(shape: tuple[int, int], quick: bool) -> list[Row]:
         ),
         _identical(figure, matrix),
     ]
+
+
+def _in_torch_operations(shape: tuple[int, int], quick: bool) -> Row:
+    """The operations that a CUDA device carries out, here of a tensor in this machine's memory."""
+    matrix = _matrix(shape)
+    tensor, threads = torch.from_numpy(matrix), torch.get_num_threads()
+
+    def in_torch() -> TensorLines:
+        return lines_of("matrix", matrix.shape, map(DeviceMatrix, matrices_of(tensor)))
+
+    torch.set_num_threads(1)
+    try:
+        ways = [Contender(OURS, partial(_lines, matrix)), Contender("torch", in_torch)]
+        result = race(ways, 1 if quick else 5, time.thread_time)
+    finally:
+        torch.set_num_threads(threads)
+    own, other = _lines(matrix), in_torch()
+    same = own.identity == other.identity and own.signature == other.signature
+    figure = f"{shape[0]:,} x {shape[1]:,}: in torch operations"
+    nanoseconds = 1e9 / matrix.size
+    return Row(
+        f"{figure}, on a CPU tensor",
+        f"{result.seconds('torch').median * nanoseconds:.1f} ns",
+        f"numba: {result.seconds(OURS).median * nanoseconds:.1f} ns",
+        range_of(result.ratio("torch", OURS)),
+        "bit-identical",
+        same,
+    )
 
 
 def _of_file(quick: bool) -> list[Row]:

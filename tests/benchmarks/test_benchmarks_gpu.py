@@ -25,4 +25,4 @@ def test_every_way_is_measured_on_any_device() -> None:
     torch.set_num_threads(1)
     found = gpu.findings(torch.device("cpu"), (20_000,), rounds=1)
     assert [7] == [len(table.rows) for table in found.tables]
-    assert [True] == [row.met for row in found.rows if row.target == "bit-identical"]
+    assert [True] * 2 == [row.met for row in found.rows if row.target == "bit-identical"]
