@@ -154,7 +154,7 @@ AUDIO: Final = Architecture(
     lambda draw, other: sounds(draw, other, 8, 1500),
     classified,
     depth=2,
-    layers=r"layers\.(\d+)\.",
+    layers=r"encoder\.layers\.(\d+)\.",
     head=("projector.weight", "projector.bias", "classifier.weight", "classifier.bias"),
     rows_of_units=("intermediate_dense.weight", "intermediate_dense.bias"),
     columns_of_units=("output_dense.weight",),
