@@ -287,6 +287,16 @@ def test_too_coarse_a_scale_is_noted(run_here: Run, here: Path) -> None:
     assert "modelkin: note: at scale 4,096 only 2 lines can be compared: give" in done.stderr
 
 
+def test_all_lines_find_more(run_here: Run, here: Path) -> None:
+    """Where a sample leaves tensors unknown, a word says what may find them."""
+    save(here / "noisy.safetensors", DERIVED["noise .2"](model(0)))
+    done = run_here("anatomy", "noisy.safetensors", "--with", "base.safetensors", "--scale", "32")
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("compared: ")]
+    assert re.search(r"; with --scale 1 all, which may find \d+ tensors more$", line)
+    whole = run_here("anatomy", "noisy.safetensors", "--with", "base.safetensors", "--scale", "1")
+    assert "unknown" not in whole.stdout
+
+
 def test_links_and_folders_are_not_written_through(run_here: Run, here: Path) -> None:
     """Neither a fingerprint nor a picture."""
     (here / "link").symlink_to(here / "base.safetensors")

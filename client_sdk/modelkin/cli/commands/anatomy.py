@@ -146,6 +146,9 @@ def _text(found: Anatomy, compared: int, models: Sequence[str]) -> str:
     left_out = [f"not compared: {each.sentence}" for each in found.left_out]
     said = [paint(_sentence(sentence), HEAD) for sentence in found.sentences]
     scale = f"compared: {quantity(compared, 'line')} of the checkpoint, at scale {found.scale:,}"
+    unknown = sum(row.count for row in found.rows if row.model is None)
+    if found.parents and unknown and found.scale > 1:
+        scale += f"; with --scale 1 all, which may find {quantity(unknown, 'tensor')} more"
     return "\n".join([tensors, *left_out, scale, "", _models(found, models), "", *said])
 
 

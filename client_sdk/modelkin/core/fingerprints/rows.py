@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Final, NamedTuple
 
 from modelkin.core.fingerprints.chance import power_of_ten
@@ -170,28 +171,53 @@ def rows(tensors: Iterable[TensorAnatomy], models: Sequence[str]) -> list[Row]:
         tensors: as for :func:`slices`, and ``models`` too.
     """
     cut = slices(tensors, models)
-    groups = dict[object, list[Slice]]()
-    for each in cut:
-        groups.setdefault((each.place.kind, each.model, _steps(each)), []).append(each)
+    groups = _groups(cut)
     names = _Names(cut)
-    made = [names.row(group) for group in groups.values()]
+    made = [names.row(group) for group in groups]
     if len(made) <= _MOST_ROWS:
         return made
     alike = dict[object, list[list[Slice]]]()
-    for group in groups.values():
+    for group in groups:
         alike.setdefault(_layers(group), []).append(group)
     return [names.row_of_kinds(each) for each in alike.values()]
 
 
-def _steps(each: Slice) -> object:
-    """From a tensor's place to those of its sources: the kinds, and how far their layers are."""
+def _groups(cut: Sequence[Slice]) -> list[list[Slice]]:
+    """The tensors of each row: of one kind, and of sources that are as many layers away.
+
+    Where tensors were fused, a sample finds all parts in some layers, and in others a part. So a
+    tensor with a single source joins those that have this source among several.
+    """
+    of_several = {
+        (each.place.kind, each.model, step)
+        for each in cut
+        for step in _steps(each)
+        if len(each.places) > 1
+    }
+    groups = dict[object, list[Slice]]()
+    for each in cut:
+        steps = _steps(each)
+        fused = any((each.place.kind, each.model, step) in of_several for step in steps)
+        far = frozenset(distance for _, distance in steps)
+        key = far if fused else steps
+        groups.setdefault((each.place.kind, each.model, key), []).append(each)
+    return list(groups.values())
+
+
+def _steps(each: Slice) -> tuple[tuple[Kind, object], ...]:
+    """From a tensor's place to those of its sources: their kinds, and how far their layers are."""
     own = each.place.numbers
     return tuple(
-        (there.kind, there.numbers[0] - own[0], there.numbers[1:] == own[1:] or there.numbers[1:])
+        (there.kind, (there.numbers[0] - own[0], _rest(own, there.numbers)))
         if own and there.numbers
         else (there.kind, there.numbers)
         for there in each.places
     )
+
+
+def _rest(own: tuple[int, ...], there: tuple[int, ...]) -> object:
+    """The numbers behind the layer's, where they are not the tensor's own."""
+    return there[1:] == own[1:] or there[1:]
 
 
 def _layers(group: list[Slice]) -> object:
@@ -215,9 +241,17 @@ class _Names:
     def row(self, group: list[Slice]) -> Row:
         """The row of tensors of one kind."""
         own = _label(self._own, [each.place for each in group])
-        columns = zip(*(each.places for each in group), strict=True)
-        sources = _joined([_label(self._theirs, column) for column in columns])
-        return _row(own, sources, group)
+        there = [place for each in group for place in each.places]
+        layers = {place.numbers[:1] for place in there}
+        by_kind = {
+            kind: [place for place in there if place.kind == kind]
+            for kind in sorted({place.kind for place in there})
+        }
+        labels = [
+            _label(self._theirs, [*of_kind, *_in_layers(of_kind[0], layers)])
+            for of_kind in by_kind.values()
+        ]
+        return _row(own, _joined(labels), group)
 
     def row_of_kinds(self, groups: list[list[Slice]]) -> Row:
         """The row of several kinds with the same layers."""
@@ -227,6 +261,11 @@ class _Names:
         own = _of_layers([each.place for each in groups[0]])
         sources = _of_layers([place for each in groups[0] for place in each.places])
         return _row(f"{own}, {len(groups)} kinds", sources, several)
+
+
+def _in_layers(place: Place, layers: Iterable[tuple[int, ...]]) -> list[Place]:
+    """The same place in other layers, of which a sample found other parts."""
+    return [Place(place.kind, (*layer, *place.numbers[1:])) for layer in layers if place.numbers]
 
 
 def _of_layers(places: list[Place]) -> str:
@@ -263,12 +302,10 @@ def _by_position(places: list[Place]) -> list[tuple[int, ...]]:
 
 
 def _joined(labels: list[str]) -> str:
-    """Labels with the words that all begin with said once: ``layers 0-3 q, k, v``."""
-    first, *rest = labels or [""]
-    begin = first.rpartition(" ")[0] + " "
-    if begin != " " and all(each.startswith(begin) for each in rest):
-        return begin + ", ".join(each.removeprefix(begin) for each in labels)
-    named = list(dict.fromkeys(labels))
+    """Labels with what all begin with said once: ``layers 0-3 self_attn.q, k, v``."""
+    common = commonprefix(labels)  # noqa: RUF071 they are texts, and no paths
+    begin = common[: max(common.rfind(" "), common.rfind(".")) + 1]
+    named = [labels[0], *(each.removeprefix(begin) for each in labels[1:])] if labels else []
     more = len(named) - _NAMED
     return ", ".join(named[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -92,9 +92,26 @@ def test_experts_and_fused_tensors_name_all_their_sources() -> None:
     child |= {f"h.1.experts.{expert}.up": up for expert in range(4)}
     found = anatomy(fingerprint(child), {"base": fingerprint(parts | {"layers.1.up.weight": up})})
     assert [
-        ("h.1.qkv", "base", "layers.1.k, layers.1.q, layers.1.v"),
+        ("h.1.qkv", "base", "layers.1.k, q, v"),
         ("h 1 experts 0-3 up", "base", "layers.1.up"),
     ] == told(found)
+
+
+def test_a_sample_of_fused_tensors_makes_one_row() -> None:
+    """Whether all parts of a layer are found, or one of them."""
+    draw = np.random.default_rng(0)
+    parts = {
+        f"layers.{i}.{k}": draw.standard_normal((64, 64), np.float32)
+        for i in range(3)
+        for k in ("q", "k", "v")
+    }
+    layers = {i: np.concatenate([parts[f"layers.{i}.{k}"] for k in "qkv"]) for i in range(3)}
+    layers[1][64:] = draw.standard_normal((128, 64))  # of this one only q is left
+    child = {f"layers.{i}.qkv": values for i, values in layers.items()}
+    found = anatomy(fingerprint(child), {"base": fingerprint(parts)})
+    single = next(each for each in found.tensors if each.tensor.name == "layers.1.qkv")
+    assert ["layers.1.q"] == [source.tensor.name for source in single.sources]
+    assert [("layers 0-2 qkv", "base", "layers 0-2 k, q, v")] == told(found)
 
 
 def test_many_kinds_with_the_same_layers_share_a_row(base: Tensors) -> None:
