@@ -151,7 +151,7 @@ def anatomy(checkpoint: Fingerprint, models: Mapping[str, Fingerprint]) -> Anato
         tensors,
         parents,
         scale,
-        relations([each for each, _ in ranked], parents, len(models), bool(checkpoint.lines)),
+        relations(checkpoint, [each for each, _ in ranked], parents, len(models)),
     )
 
 

@@ -9,7 +9,7 @@ sibling of both, their base, and an average with a third one lie off that line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.lines import members_of_key
 from modelkin.core.fingerprints.relations.positions import Position, position_of
 
-__all__ = ["Merge", "merge_of"]
+__all__ = ["Merge", "Merges", "merge_of"]
 
 _STRETCH: Final = (0.94, 1.05)
 """What the two distances of an average are, of the distance between its two models. Linear and
@@ -47,19 +47,19 @@ class Merge:
         stretch: the two distances, of the distance between the models: 1 for what lies straight
             between them.
         reach: the longer of the two, of that distance.
-        unevenness: how far the shares of kinds of tensors, or of layers, are from ``share``.
+        unevenness: how far the shares of kinds of tensors, or of layers, are from ``share``; None
+            of what does not lie straight between the two.
     """
 
     share: float
     stretch: float
     reach: float
-    unevenness: float
+    unevenness: float | None
 
     @property
     def is_average(self) -> bool:
         """Whether it is an average of the two."""
-        is_straight = _STRETCH[0] <= self.stretch <= _STRETCH[1]
-        return is_straight and self.reach <= _REACH and self.unevenness <= _UNEVEN
+        return self.unevenness is not None and self.unevenness <= _UNEVEN
 
 
 def merge_of(checkpoint: Fingerprint, first: Fingerprint, second: Fingerprint) -> Merge | None:
@@ -67,17 +67,54 @@ def merge_of(checkpoint: Fingerprint, first: Fingerprint, second: Fingerprint) -
 
     Values that were rounded to few bits hide it: read shares of checkpoints of 8 bits or more.
     """
-    scale = max(checkpoint.scale, first.scale, second.scale)
-    own, a, b = (each.at(scale) for each in (checkpoint, first, second))
-    by_kind, by_layer = _Strata(own, _kind), _Strata(own, _layer)
-    of_first = _Strata(a, _kind)
-    apart = of_first.mean(of_first.distances(b))
-    parts = [by_kind.mean(by_kind.distances(each)) for each in (a, b)]
-    if not apart or sum(parts) <= 0:
-        return None
-    share = parts[1] / sum(parts)
-    uneven = max(each.unevenness(a, b, share) for each in (by_kind, by_layer))
-    return Merge(share, sum(parts) / apart, max(parts) / apart, uneven)
+    return Merges(checkpoint, (first, second)).of(0, 1)
+
+
+class Merges:
+    """How a checkpoint lies to each two of several models; what pairs have in common is kept.
+
+    Args:
+        checkpoint: its fingerprint.
+        models: those of the models.
+    """
+
+    def __init__(self, checkpoint: Fingerprint, models: Sequence[Fingerprint]) -> None:
+        self._all = (checkpoint, *models)
+        self._strata: dict[tuple[int, int], _Strata] = {}
+        self._distances: dict[tuple[int, int, int], Distances] = {}
+
+    def of(self, first: int, second: int) -> Merge | None:
+        """How it lies to two of them, by their numbers; as :func:`merge_of`."""
+        numbers = (0, first + 1, second + 1)
+        scale = max(self._all[number].scale for number in numbers)
+        own, between = self._of(0, scale), self._of(numbers[1], scale)
+        to_first, to_second = (self._between(0, number, scale) for number in numbers[1:])
+        apart = between.mean(self._between(numbers[1], numbers[2], scale))
+        parts = own.mean(to_first), own.mean(to_second)
+        if not apart or sum(parts) <= 0:
+            return None
+        share, stretch, reach = parts[1] / sum(parts), sum(parts) / apart, max(parts) / apart
+        if not (_STRETCH[0] <= stretch <= _STRETCH[1] and reach <= _REACH):
+            return Merge(share, stretch, reach, None)
+        by_kinds = own.unevenness(to_first, to_second, share)
+        layers = _Strata(own.of, _layer)
+        to_first, to_second = (
+            layers.distances(self._of(number, scale).of) for number in numbers[1:]
+        )
+        by_layers = layers.unevenness(to_first, to_second, share)
+        return Merge(share, stretch, reach, max(by_kinds, by_layers))
+
+    def _of(self, number: int, scale: int) -> _Strata:
+        key = number, scale
+        if key not in self._strata:
+            self._strata[key] = _Strata(self._all[number].at(scale), _kind)
+        return self._strata[key]
+
+    def _between(self, one: int, other: int, scale: int) -> Distances:
+        key = one, other, scale
+        if key not in self._distances:
+            self._distances[key] = self._of(one, scale).distances(self._of(other, scale).of)
+        return self._distances[key]
 
 
 def _kind(position: Position) -> Hashable:
@@ -95,19 +132,20 @@ class _Strata:
     """
 
     def __init__(self, of: Fingerprint, part: Callable[[Position], Hashable]) -> None:
+        self.of = of
         names = dict[Hashable, int]()
         parts = (part(position_of(tensor.name)) for tensor in of.tensors)
         numbers = np.array([names.setdefault(each, len(names)) for each in parts], np.int64)
-        pairs = np.stack([of.lengths.astype(np.int64), numbers[of.owners]])
-        strata, self._of_key = np.unique(pairs, axis=1, return_inverse=True)
-        self._keys = of.keys
-        self._counts = np.bincount(self._of_key, minlength=strata.shape[1])
-        self._members = np.array([members_of_key(length) for length in strata[0].tolist()])
+        codes = numbers[of.owners] << 32 | of.lengths.astype(np.int64)
+        strata, self._of_key = np.unique(codes, return_inverse=True)
+        self._counts = np.bincount(self._of_key, minlength=strata.size)
+        lengths = (strata & 0xFFFFFFFF).tolist()
+        self._members = np.array([members_of_key(length) for length in lengths], np.int64)
         self._weights = np.where(self._counts >= _LEAST_KEYS, self._counts, 0)
 
     def distances(self, other: Fingerprint) -> Distances:
         """How far each part is from another fingerprint."""
-        found = self._of_key[np.isin(self._keys, other.distinct)]
+        found = self._of_key[np.isin(self.of.keys, other.distinct)]
         hits = np.bincount(found, minlength=len(self._counts))
         distances: Distances = -np.log(np.maximum(hits, 0.5) / self._counts) / self._members
         return distances
@@ -116,9 +154,8 @@ class _Strata:
         """The mean over all keys; 0 where no part has enough."""
         return float((self._weights * distances).sum() / max(1, self._weights.sum()))
 
-    def unevenness(self, first: Fingerprint, second: Fingerprint, share: float) -> float:
+    def unevenness(self, to_first: Distances, to_second: Distances, share: float) -> float:
         """How far the shares of parts are from that of the whole, on average over the distances."""
-        to_first, to_second = self.distances(first), self.distances(second)
         both = to_first + to_second
         total = self.mean(both)
         return self.mean(np.abs(to_second - share * both)) / total if total else 0.0

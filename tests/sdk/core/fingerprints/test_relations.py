@@ -2,22 +2,236 @@
 
 from __future__ import annotations
 
-from modelkin.core.fingerprints.anatomy import anatomy
+import itertools
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from modelkin.core.fingerprints.anatomy import Anatomy, anatomy
+from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.relations.relation import ORIGIN
-from tests.sdk.core.fingerprints.planted import fingerprint, model
+from tests.sdk.core.fingerprints.planted import fingerprint
+from tests.sdk.core.fingerprints.relatives import (
+    BASE,
+    CHANGED,
+    FIRST,
+    OTHERS,
+    SAID,
+    SECOND,
+    STRANGER,
+    THIRD,
+    average,
+    changed,
+    layers,
+    low_rank,
+    of,
+    rounded,
+    with_head,
+)
+
+QUICK = ("copy", "adapter", "more tokens", "up-scaled, changed", "experts", "assembled", "stranger")
+UNSURE = {
+    "shares weights with base: N% of lines are equal",
+    "no model given is an ancestor, as far as lines show; absence proves nothing",
+}
+KIN = "shares weights as well, by lines that are equal, with "
 
 
-def test_nothing_found_is_said_to_prove_nothing() -> None:
-    """In one sentence, for strangers."""
-    found = anatomy(fingerprint(model(0)), {"stranger": fingerprint(model(1))})
-    [relation] = found.relations
-    assert ("none", ()) == (relation.relation, relation.models)
-    assert "proves nothing" in relation.sentence
-    assert (relation.sentence,) == found.sentences
+@cache
+def made(how: str) -> Fingerprint:
+    return fingerprint(SAID[how][0]())
 
 
-def test_a_copy_is_called_one() -> None:
-    """And beside it stands what equal lines mean."""
-    base = fingerprint(model(0))
-    found = anatomy(base, {"base": base})
-    assert ("copy of base: all lines of both are equal", ORIGIN) == found.sentences
+@cache
+def hub() -> dict[str, Fingerprint]:
+    return {"base": fingerprint(BASE), "stranger": fingerprint(STRANGER)}
+
+
+@cache
+def family() -> dict[str, Fingerprint]:
+    """Two fine-tunes, and one of the stranger."""
+    relatives = {"first": FIRST, "second": SECOND, "of stranger": changed(STRANGER, 4)}
+    return {name: fingerprint(tensors) for name, tensors in relatives.items()}
+
+
+def said(found: Anatomy) -> list[str]:
+    """The sentences, with N for shares."""
+    sentences = (relation.sentence for relation in found.relations)
+    return [re.sub(r"(?:less than )?\d+%", "N%", sentence) for sentence in sentences]
+
+
+def without_counts(sentences: Iterable[str]) -> set[str]:
+    """Sentences without how many tensors were found, and without what else there is."""
+    plain = {re.sub(r"(?:all )?[\d,]+(?: of [\d,]+)? tensors?", "TENSORS", s) for s in sentences}
+    return {re.sub(", all (?:else )?of base$", "", sentence) for sentence in plain}
+
+
+@pytest.mark.parametrize(
+    "how", [how if how in QUICK else pytest.param(how, marks=pytest.mark.slow) for how in SAID]
+)
+def test_each_derivation_is_said_in_its_sentence(how: str) -> None:
+    """Of all keys, and nothing beside it."""
+    found = anatomy(made(how), hub())
+    assert list(SAID[how][1]) == said(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [8, 32])
+@pytest.mark.parametrize("how", SAID)
+def test_a_sample_says_nothing_wrong(how: str, scale: int) -> None:
+    """It says the same, or less, or that it does not know."""
+    found = said(anatomy(made(how).at(scale), hub()))
+    right = without_counts(SAID[how][1]) | UNSURE
+    if any("changed" in sentence or "unchanged" in sentence for sentence in right):
+        right |= without_counts(
+            text.format("1 tensor " + place)
+            for text in (CHANGED, OTHERS)
+            for place in ("at their place", "found")
+        )
+    left = without_counts(found) - right
+    assert not {sentence for sentence in left if not is_part(sentence, right)}
+
+
+def is_part(sentence: str, whole: Iterable[str]) -> bool:
+    """Whether it names some of what a right one names: ``q`` of ``q, k`` in the same words."""
+    words = re.findall(r"[\w'-]+", sentence)
+    return any(set(words) <= set(re.findall(r"[\w'-]+", each)) for each in whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", SAID)
+def test_relatives_change_no_sentence(how: str) -> None:
+    """They are named behind, in one sentence with the share of each."""
+    checkpoint = made(how).at(8)
+    alone, beside = said(anatomy(checkpoint, hub())), said(anatomy(checkpoint, hub() | family()))
+    kin = [sentence for sentence in beside if sentence.startswith(KIN)]
+    assert alone == [sentence for sentence in beside if sentence not in kin]
+    assert len(kin) == (how != "stranger")
+
+
+@pytest.mark.parametrize("scale", [1, 8])
+@pytest.mark.parametrize("share", [pytest.param(0.7, marks=pytest.mark.slow), 0.5])
+def test_an_average_is_named_with_its_shares(share: float, scale: int) -> None:
+    """Of two fine-tunes of one base, among their relatives."""
+    merged = fingerprint(average(FIRST, SECOND, share)).at(scale)
+    found = anatomy(merged, hub() | family())
+    [of_two, beside] = found.relations
+    assert ("average", {"first", "second"}) == (of_two.relation, set(of_two.models))
+    assert "average" == found.verdict
+    shares = [int(number) for number in re.findall(r"\((\d+)%\)", of_two.sentence)]
+    by_model = dict(zip(of_two.models, shares, strict=True))
+    assert 100 * share == pytest.approx(by_model["first"], abs=2 if scale == 1 else 6)
+    assert ("shares", ("base",)) == (beside.relation, beside.models)
+
+
+NO_AVERAGES: dict[str, Any] = {
+    "of three": lambda: {k: (FIRST[k] + SECOND[k] + THIRD[k]) / np.float32(3) for k in BASE},
+    "of the base and one": lambda: changed(BASE, 21, 0.1),
+    "base": lambda: BASE,
+    "rounded": lambda: rounded(FIRST, 8),
+    "rounded more": lambda: rounded(FIRST, 6),
+    "grandchild": lambda: changed(FIRST, 22, 0.03),
+    "step towards the first": lambda: changed(average(FIRST, BASE, 0.5), 23, 0.05),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [2, 8])
+@pytest.mark.parametrize("how", NO_AVERAGES)
+def test_what_is_no_average_of_two_is_not_called_one(how: str, scale: int) -> None:
+    """Nor is it called so where two adapters changed other kinds, or their base is not given."""
+    adapters = {kinds: fingerprint(low_rank(BASE, kinds)) for kinds in ("[qv]$", "up|down")}
+    checkpoint = fingerprint(NO_AVERAGES[how]()).at(scale)
+    for models in (hub() | family(), family(), adapters | family(), adapters):
+        assert "average" not in {each.relation for each in anatomy(checkpoint, models).relations}
+
+
+def test_layers_of_two_fine_tunes_are_told_apart() -> None:
+    """Where all lines of a layer are one's, and fewer are the other's."""
+    assembled = layers((FIRST, 0), (FIRST, 1), (SECOND, 2), (SECOND, 3))
+    found = anatomy(fingerprint(assembled).at(8), family())
+    assert "assembled" == found.verdict
+    assert ["assembled: layers 0-1, embed, lm_head from first; layers 2-3 from second"] == said(
+        found
+    )
+
+
+def test_the_order_of_models_decides_nothing() -> None:
+    """Nor does that of the tensors."""
+    models = hub() | family()
+    base = dict(reversed(BASE.items()))
+    expected = anatomy(made("experts").at(8), models)
+    for names in itertools.islice(itertools.permutations(models), 5, 50, 15):
+        found = anatomy(made("experts").at(8), {name: models[name] for name in names})
+        assert (expected.relations, expected.parents) == (found.relations, found.parents)
+    again = anatomy(made("experts").at(8), models | {"base": fingerprint(base).at(8)})
+    assert expected.relations == again.relations
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["up-scaled", "dropped", "moved", "experts", "adapter", "narrower"])
+def test_names_of_layers_decide_nothing_but_words(how: str) -> None:
+    """Under names of GPT-2, or of flax, the same is said, and that it was renamed."""
+    expected = anatomy(made(how), hub())
+    for stack, rest in (("transformer.h.", ".attn_"), ("params/layers_", "/")):
+        renamed = {
+            re.sub(r"layers\.(\d)\.", rf"{stack}\g<1>{rest}", name): values
+            for name, values in SAID[how][0]().items()
+        }
+        found = anatomy(fingerprint(renamed), hub())
+        layout = {each.relation for each in found.relations} - {
+            each.relation for each in expected.relations
+        }
+        assert layout <= {"layout"}
+        assert [each.verdict for each in expected.parents] == [
+            each.verdict for each in found.parents
+        ]
+
+
+def test_an_up_scaled_model_is_no_copy_of_its_base() -> None:
+    """It has all lines of the base and no other, but more parameters; the base is a part of it."""
+    grown = fingerprint(of(BASE, 0, 1, 2, 1, 2, 3))
+    [parent] = anatomy(grown, {"base": hub()["base"]}).parents
+    assert ("derived", 1.0) == (parent.verdict, parent.share_of_lines)
+    [parent] = anatomy(hub()["base"], {"grown": grown}).parents
+    assert ("part", 1.0) == (parent.verdict, parent.share_of_lines)
+
+
+def test_two_copies_are_both_named() -> None:
+    """Under their names, and what equal lines mean stands behind."""
+    found = anatomy(hub()["base"], {"mirror": hub()["base"], "base": hub()["base"]})
+    assert (
+        "copy of base: all lines of both are equal",
+        "all lines of mirror as well, and no others",
+        ORIGIN,
+    ) == found.sentences
+
+
+def test_no_models_and_no_lines_are_said_as_such() -> None:
+    """An answer about nothing claims nothing."""
+    assert ("no model was given",) == anatomy(hub()["base"], {}).sentences
+    short = fingerprint({"bias": np.ones(500, np.float32)})
+    [sentence] = anatomy(short, hub()).sentences
+    assert sentence.startswith("it has no lines to compare")
+
+
+def test_names_of_strangers_are_no_markup() -> None:
+    """They stand in ASCII, and never long."""
+    found = anatomy(hub()["base"], {"\x1b[31mred\u202e" + 500 * "x": hub()["base"]})
+    [sentence, _] = found.sentences
+    assert sentence.isascii()
+    assert sentence.isprintable()
+    assert len(sentence) < 150
+
+
+def test_a_seed_in_common_is_said_with_what_equal_lines_mean() -> None:
+    """Two trainings from one start cannot be told from a base and its child."""
+    found = anatomy(
+        fingerprint(changed(with_head(3), 1)), {"twin": fingerprint(changed(with_head(3), 2))}
+    )
+    assert found.sentences[-1] == ORIGIN
+    assert "the same random seed" in ORIGIN

@@ -78,7 +78,13 @@ def assembled(parts: Sequence[Differences]) -> list[Relation]:
 
 
 def _found(part: Differences) -> list[int]:
-    return [number for number in part.numbers if number in part.comparison.sources]
+    """The tensors that a model has, and those of few lines in a layer that it has."""
+    tensors, origins = part.comparison.ours.tensors, part.layers.origins.keys()
+    return [
+        number
+        for number in part.numbers
+        if number in part.comparison.sources or layers_of(tensors[number]) & origins
+    ]
 
 
 def _in_order(parts: Sequence[Differences]) -> str | None:

@@ -103,17 +103,51 @@ def _where(found: Differences) -> str | None:
     """The tensors that were changed, where all others have equal lines; None if it is not clear.
 
     A few lines of a tensor may be equal although all were changed. So tensors are taken together
-    by kinds or by layers where they have too few.
+    by kinds and by layers as well.
     """
-    numbers = [number for match in found.steady for number in match.group.numbers]
-    if set(numbers) != set(found.numbers) or any(each.is_reordered for each in found.steady):
+    steady = {number for match in found.steady for number in match.group.numbers}
+    if steady != set(found.numbers) or any(each.is_reordered for each in found.steady):
         return None
-    ours = found.comparison.ours
-    for cell in (lambda _, each: each.name, _kind, _layer):
-        changed = _changed(found, [(cell(n, ours.tensors[n]), n) for n in numbers])
-        if changed:
-            return tensors_in_words(ours, changed)
-    return None
+    changed = set(steady)
+    while equal := _equal_cells(found, changed):
+        changed -= equal
+    held, of_tensor = found.comparison.held, found.comparison.of_tensor
+    lucky = [n for n in changed if of_tensor[n] == held[n]]
+    share = _share(found, changed - set(lucky))
+    expected = sum(share ** int(held[number]) for number in changed)
+    if changed == steady or not changed or len(lucky) > 2 * expected:
+        return None
+    return tensors_in_words(found.comparison.ours, changed)
+
+
+def _equal_cells(found: Differences, numbers: Collection[int]) -> set[int]:
+    """Those of some tensors that are no luck: alone, or with all of their kind or layer."""
+    ours = found.comparison.ours.tensors
+    held, of_tensor = found.comparison.held, found.comparison.of_tensor
+    for cell_of in (_tensor, _kind, _layer):
+        members = defaultdict[Hashable, list[int]](list)
+        for number in sorted(numbers):
+            members[cell_of(number, ours[number])].append(number)
+        equal = [each for each in members.values() if of_tensor[each].sum() == held[each].sum()]
+        inside = {number for each in equal for number in each}
+        share = _share(found, set(numbers) - inside)
+        rare = [each for each in equal if share ** int(held[each].sum()) < _RARE]
+        if rare:
+            return {number for each in rare for number in each}
+    return set()
+
+
+def _share(found: Differences, numbers: Collection[int]) -> float:
+    """The share of equal lines of some tensors, not quite 0 or 1."""
+    at = sorted(numbers)
+    hits, count = (
+        int(each[at].sum()) for each in (found.comparison.of_tensor, found.comparison.held)
+    )
+    return (hits + 1) / (count + 2)
+
+
+def _tensor(number: int, _: LinesOfTensor) -> Hashable:
+    return number
 
 
 def _kind(_: int, tensor: LinesOfTensor) -> Hashable:
@@ -123,18 +157,3 @@ def _kind(_: int, tensor: LinesOfTensor) -> Hashable:
 
 def _layer(number: int, tensor: LinesOfTensor) -> Hashable:
     return min(layers_of(tensor), default=("", number))
-
-
-def _changed(found: Differences, cells: list[tuple[Hashable, int]]) -> list[int]:
-    """The tensors of cells that were changed; none where others may have been as well."""
-    members = defaultdict[Hashable, list[int]](list)
-    for cell, number in cells:
-        members[cell].append(number)
-    held, of_tensor = found.comparison.held, found.comparison.of_tensor
-    counts = {c: (int(of_tensor[n].sum()), int(held[n].sum())) for c, n in members.items()}
-    equal = {cell for cell, (hits, count) in counts.items() if hits >= _ALL * count}
-    changed = [counts[cell] for cell in counts if cell not in equal]
-    share = (sum(hits for hits, _ in changed) + 1) / (sum(count for _, count in changed) + 1)
-    if not equal or any(share ** counts[cell][1] > _RARE for cell in equal):
-        return []
-    return [number for cell, number in cells if cell not in equal]

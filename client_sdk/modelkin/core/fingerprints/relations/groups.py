@@ -331,8 +331,9 @@ def _resized(
 ) -> tuple[Change, int, int]:
     """The change of a group of which one side is longer or shorter than its origin's."""
     before, across = sum(origin.sides) - shared, sum(group.sides) - shared
+    names = max(len(comparison.theirs.tensors[number].names) for number in origin.numbers)
     siblings = sum(prod(each.shape) * _many(comparison.ours, each) for each in children[origin])
-    if len(children[origin]) > 1:
+    if len(children[origin]) > names:  # a tied table may have become one for each name
         is_split = siblings == prod(origin.shape)
         return ("split" if is_split else "other"), shared if is_split else 0, 0
     distinct = max(comparison.ours.tensors[n].lines.get(shared, 0) for n in group.numbers)

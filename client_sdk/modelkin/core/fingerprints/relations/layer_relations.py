@@ -9,55 +9,68 @@ from modelkin.core.fingerprints.places import ranges
 from modelkin.core.fingerprints.relations.differences import Differences
 from modelkin.core.fingerprints.relations.layer_maps import Layer, LayerMap
 from modelkin.core.fingerprints.relations.relation import Relation, RelationName
-from modelkin.core.fingerprints.relations.wording import listed, runs_in_words
+from modelkin.core.fingerprints.relations.wording import plain, runs_in_words
 
-__all__ = ["relation_of_layers", "runs_of"]
+__all__ = ["relations_of_layers", "runs_of"]
 
 
-def relation_of_layers(found: Differences) -> Relation | None:
-    """Say which layers are repeated, dropped, moved or not found; None where all are in place."""
+def relations_of_layers(found: Differences) -> list[Relation]:
+    """Say of each stack which layers are repeated, dropped, moved or not found."""
+    stacks = dict.fromkeys(stack for stack, _ in found.layers.layers)
+    relations = (_of_stack(found, stack) for stack in stacks)
+    return [each for each in relations if each is not None]
+
+
+def _of_stack(found: Differences, stack: str) -> Relation | None:
+    """What became of the layers of a stack; None where all are in place, or it is not clear."""
     layers = found.layers
-    is_whole = layers.is_identity and len(layers.layers) == len(layers.of)
-    if not layers.origins or (is_whole and not found.missing_layers):
+    own = [layer for layer in layers.layers if layer[0] == stack]
+    order = [layers.origins[layer] for layer in own if layer in layers.origins]
+    unknown = [layer for layer in own if layer not in layers.origins]
+    if not order or not found.missing_layers.issuperset(unknown):
         return None
-    unknown = [layer for layer in layers.layers if layer not in layers.origins]
-    if not found.missing_layers.issuperset(unknown):
-        return None
-    order = [layers.origins[layer] for layer in layers.layers if layer in layers.origins]
-    several = len({stack for stack, _ in layers.of}) > 1
-    words = runs_in_words(runs_of(layers, order), several)
-    added = _not_found(found, unknown)
+    stacks = list(dict.fromkeys(of for of, _ in order))
+    # Where layers of several stacks are mixed, each is named with its own.
+    name = f"{found.model}'s {plain(stacks[0])}" if _is_one_of(layers, stacks) else found.model
+    words = runs_in_words(runs_of(layers, order), len(stacks) > 1)
+    added = _not_found(found, stack, unknown)
+    dropped = _dropped(layers, order)
+    relation: RelationName
     if len(set(order)) < len(order):
-        name: RelationName = "depth_up_scaled"
-        sentence = f"depth up-scaled: layers {words} of {found.model}, in this order"
+        relation = "depth_up_scaled"
+        sentence = f"depth up-scaled: layers {words} of {name}, in this order"
     elif any(layers.of.index(a) > layers.of.index(b) for a, b in pairwise(order)):
-        name, sentence = "layers_moved", f"layers of {found.model} in another order: {words}"
-    elif (dropped := _dropped(layers, order)) and not is_whole:
-        numbers = (
-            listed([runs_in_words([[each]], True) for each in dropped])
-            if several
-            else ranges(number for _, number in dropped)
-        )
+        relation, sentence = "layers_moved", f"layers of {name} in another order: {words}"
+    elif dropped and [number for _, number in dropped] != [number for _, number in unknown]:
         noun = "layer" if len(dropped) == 1 else "layers"
-        name, sentence = "layers_dropped", f"{noun} {numbers} of {found.model} dropped"
+        numbers = ranges(number for _, number in dropped)
+        relation, sentence = "layers_dropped", f"{noun} {numbers} of {name} dropped"
     elif added:
-        name, sentence, added = "added", added, ""
+        relation, sentence, added = "added", added, ""
     else:
         return None
-    return Relation(name, (found.comparison.model,), f"{sentence}; {added}" if added else sentence)
+    models = (found.comparison.model,)
+    return Relation(relation, models, f"{sentence}; {added}" if added else sentence)
 
 
-def _not_found(found: Differences, unknown: Sequence[Layer]) -> str:
+def _is_one_of(layers: LayerMap, stacks: Sequence[str]) -> bool:
+    """Whether the model has other stacks than the one that layers come from."""
+    return len(stacks) == 1 and any(stack != stacks[0] for stack, _ in layers.of)
+
+
+def _not_found(found: Differences, stack: str, unknown: Sequence[Layer]) -> str:
     if not unknown:
         return ""
     numbers = ranges(number for _, number in unknown)
+    several = len({of for of, _ in found.layers.layers}) > 1
+    where = f" of {plain(stack)}" if several else ""
     noun, verb = ("layer", "is") if len(unknown) == 1 else ("layers", "are")
-    return f"its {noun} {numbers} {verb} not found in {found.model}"
+    return f"its {noun} {numbers}{where} {verb} not found in {found.model}"
 
 
 def _dropped(layers: LayerMap, order: Sequence[Layer]) -> list[Layer]:
-    """The model's layers that are nowhere, of stacks of which others are."""
-    held = set(order).union(*layers.copies.values())
+    """The model's layers that are nowhere, of the stacks that others are from."""
+    held = set(layers.origins.values()).union(*layers.copies.values())
     stacks = {stack for stack, _ in order}
     return [each for each in layers.of if each not in held and each[0] in stacks]
 

@@ -64,7 +64,7 @@ def position_of(name: str) -> Position:
 def _layer(words: list[str]) -> tuple[int, int | None]:
     """The first word with a number of a layer, and the number."""
     for at, word in enumerate(words):
-        if word.isdecimal() and len(word) <= 6 and at:
+        if word.isdecimal() and len(word) <= 6 and at and not _EXPERTS.fullmatch(words[at - 1]):
             return at, int(word)
     for at, word in enumerate(words):
         if found := _NUMBERED.fullmatch(word):

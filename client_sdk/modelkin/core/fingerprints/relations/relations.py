@@ -12,7 +12,8 @@ from itertools import combinations
 from typing import Final
 
 from modelkin.core.fingerprints.comparison import Comparison
-from modelkin.core.fingerprints.merges import Merge, merge_of
+from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.merges import Merge, Merges
 from modelkin.core.fingerprints.relations.assembly import assembled, sources_of
 from modelkin.core.fingerprints.relations.changes import part_of, rest_of, used_of
 from modelkin.core.fingerprints.relations.differences import Differences
@@ -38,17 +39,20 @@ _MOST_MERGED: Final = 8
 
 
 def relations(
-    comparisons: Sequence[Comparison], parents: Sequence[Parent], models: int, has_lines: bool
+    checkpoint: Fingerprint,
+    comparisons: Sequence[Comparison],
+    parents: Sequence[Parent],
+    models: int,
 ) -> tuple[Relation, ...]:
     """Say what a checkpoint is to its parents.
 
     Args:
-        comparisons: of the checkpoint and each of them.
+        checkpoint: its fingerprint, at its own scale.
+        comparisons: of it and each of them.
         parents: in the order in which they are named, that of ``comparisons``.
         models: how many were given.
-        has_lines: whether the checkpoint has any.
     """
-    if not has_lines:
+    if not checkpoint.lines:
         return (Relation("none", (), _NO_LINES),)
     if not parents:
         return (Relation("none", (), _NOTHING if models else _NO_MODELS),)
@@ -58,7 +62,7 @@ def relations(
         named = set(sources)
         found = assembled([Differences(comparisons[at], own) for at, own in sources.items()])
     else:
-        average = _average_of(comparisons, parents)
+        average = _average_of(checkpoint, comparisons, parents)
         named = {0, *(average[0] if average else ())}
         found = _of_first(comparisons[0], parents[0], average is not None)
         if average:
@@ -68,17 +72,17 @@ def relations(
 
 
 def _average_of(
-    comparisons: Sequence[Comparison], parents: Sequence[Parent]
+    checkpoint: Fingerprint, comparisons: Sequence[Comparison], parents: Sequence[Parent]
 ) -> tuple[tuple[int, int], Merge] | None:
     """The two models of which a checkpoint is an average, and how."""
     near = [at for at, each in enumerate(parents) if each.verdict == "derived"]
     near = sorted(near, key=lambda at: -parents[at].share_of_lines)[:_MOST_MERGED]
     found = list[tuple[float, tuple[int, int], Merge]]()
-    for pair in combinations(near, 2):
-        one, other = (comparisons[at] for at in pair)
-        merge = merge_of(one.ours, one.theirs, other.theirs)
+    merges = Merges(checkpoint, [comparisons[at].theirs for at in near])
+    for first, second in combinations(range(len(near)), 2):
+        merge = merges.of(first, second)
         if merge and merge.is_average:
-            found.append((merge.stretch, pair, merge))
+            found.append((merge.stretch, (near[first], near[second]), merge))
     if not found:
         return None
     _, pair, merge = min(found, key=lambda each: each[:2])

@@ -10,7 +10,7 @@ from modelkin.core.fingerprints.places import ranges
 from modelkin.core.fingerprints.relations.differences import Differences, is_head
 from modelkin.core.fingerprints.relations.groups import Match
 from modelkin.core.fingerprints.relations.layer_maps import layers_of
-from modelkin.core.fingerprints.relations.layer_relations import relation_of_layers
+from modelkin.core.fingerprints.relations.layer_relations import relations_of_layers
 from modelkin.core.fingerprints.relations.positions import position_of
 from modelkin.core.fingerprints.relations.relation import Relation, RelationName
 from modelkin.core.fingerprints.relations.wording import listed, plain, tensors_in_words
@@ -35,9 +35,10 @@ _LAYOUT: Final = {
 
 def relations_of_structure(found: Differences) -> list[Relation]:
     """Say what differs in layers, vocabulary, experts, widths, heads and layout."""
-    vocabulary = [match for match in found.matches if _is_vocabulary(found, match)]
+    rows = {match.resized for match in found.matches if _is_vocabulary(found, match)}
+    vocabulary = [match for match in found.matches if match.resized in rows and len(rows) == 1]
     relations = (
-        relation_of_layers(found),
+        *relations_of_layers(found),
         _of_vocabulary(found, vocabulary),
         _of_experts(found),
         _of_widths(found, vocabulary),
@@ -63,7 +64,7 @@ def _is_vocabulary(found: Differences, match: Match) -> bool:
 
 def _of_vocabulary(found: Differences, matches: Collection[Match]) -> Relation | None:
     changes = {match.resized for match in matches if match.resized}
-    if len(changes) != 1:
+    if not changes:
         return None
     [(before, after)] = changes
     if after > before:
