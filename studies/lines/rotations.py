@@ -45,14 +45,10 @@ Lines find nothing of a model whose residual stream is rotated. Inner products o
 are left, and `modelkin.checkpoints.inner_products` compares them: here every matrix is rotated on
 its shorter side, after it was trained on, or had gains of exp(N(0, {GAINS})) folded in. A cell has
 the mean kappa of tensors of one name and, in brackets, how many of those that can be compared have
-a like at .25 or more. It is evidence and no verdict. Tables of tokens are left out: word vectors of
-three real strangers (MiniLM-L6, e5-small, wordllama) have a kappa of .13 to .31 over their 3,687
-common words, since they share meaning. Of 2,685 pairs of other tensors of MiniLM-L6,
-paraphrase-MiniLM-L3, e5-small and SmolLM2-135M, which are no pair of one layer, the greatest is
-.11; with their own gains folded in, rotated layers of SmolLM2 and MiniLM-L6 have .46 to .86. The
-whole of SmolLM2-135M, its gains folded in, rotated and rounded to four bits, has all 90 matrices of
-its MLPs alike, at .73 on average, none of 150 with MiniLM-L6's, and no line that is found. Where
-hidden units stand in another order, nothing is left.
+a like at .25 or more. It is evidence and no verdict. Of [real files](checkpoints.md), 90 matrices
+of a rotated model are alike and none of a stranger, but word vectors of strangers are, since words
+keep their meaning: tables of tokens are left out. Where hidden units stand in another order,
+nothing is left.
 """
 
 

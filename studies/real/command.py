@@ -22,6 +22,7 @@ from studies.real.families import (
     mhcnuggets,
     minilm,
     ncnn,
+    rotated,
     silero,
     spliceai,
     torchani,
@@ -36,7 +37,17 @@ __all__ = ["FAMILIES", "measure"]
 
 FAMILIES: Final[dict[str, ModuleType]] = {
     family.NAME: family
-    for family in (torchani, chgnet, mhcnuggets, silero, ncnn, spliceai, upscalerjs, minilm)
+    for family in (
+        torchani,
+        chgnet,
+        mhcnuggets,
+        silero,
+        ncnn,
+        spliceai,
+        upscalerjs,
+        minilm,
+        rotated,
+    )
 }
 _MISSED: Final = 1
 _UNAVAILABLE: Final = 3

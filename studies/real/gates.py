@@ -13,6 +13,7 @@ from studies.real.families import (
     mhcnuggets,
     minilm,
     ncnn,
+    rotated,
     silero,
     spliceai,
     torchani,
@@ -104,6 +105,16 @@ def _minilm(figures: Figures) -> Iterator[Gate]:
             yield _at_least(f"minilm: kappa of a copy by {scheme}", found["kappa"], least)
 
 
+def _rotated(figures: Figures) -> Iterator[Gate]:
+    for name, row in figures.items():
+        if name.endswith("rotated, and SmolLM2-135M"):
+            yield _at_least(f"rotated: {name}: tensors alike, of 90", row["alike"], 90)
+        elif "rotated, and" in name:
+            yield _at_most(f"rotated: {name}: tensors alike", row["alike"], 0)
+    seen = figures[rotated.STRANGERS]["greatest kappa"]
+    yield _at_most("rotated: greatest kappa of tensors of two models", seen, 0.15)
+
+
 def _strangers(figure: str, figures: Figures) -> Gate:
     return _at_most(figure, max(row["kappa, greatest"] for row in figures.values()), 0.03)
 
@@ -137,4 +148,5 @@ _GATES: Final[dict[str, Callable[[Figures], Iterator[Gate]]]] = {
     spliceai.NAME: _spliceai,
     upscalerjs.NAME: _upscalerjs,
     minilm.NAME: _minilm,
+    rotated.NAME: _rotated,
 }

@@ -12,6 +12,7 @@ from studies.real.families import (
     mhcnuggets,
     minilm,
     ncnn,
+    rotated,
     silero,
     spliceai,
     torchani,
@@ -33,7 +34,7 @@ support` and `modelkin push` as any user's. Importance is |w|; kappa is S beyond
 """
 _USAGE: Final = """\
 `--family NAME` measures one family. Packages are kept in `.studies/` (`--cache DIR` names another
-folder), 510 MB in all. Where a package cannot be had or its bytes have changed, the command says
+folder), 704 MB in all. Where a package cannot be had or its bytes have changed, the command says
 which, ends with status 3, and the family's last figures stay here with their date.
 """
 _ABOUT: Final = {
@@ -72,6 +73,12 @@ _ABOUT: Final = {
         "The 36 matrices of all-MiniLM-L6 at K = 5%, beside copies that are quantised by each "
         "scheme that is read, rounded to the nearest. What is lost is lost in quantisation: values "
         "are read exactly. Floats keep fewer of the largest values, as their steps grow with these."
+    ),
+    rotated.NAME: (
+        "Inner products of SmolLM2-135M after its gains are folded in and its stream is rotated, "
+        "beside it and all-MiniLM-L6; no line is left. Its 90 alike tensors are all matrices of "
+        "its MLPs; of the 60 others the longer side is the stream. Words are those that three "
+        "models have, each with a vector."
     ),
 }
 
@@ -180,10 +187,21 @@ def _of_spliceai(figures: Figures) -> Iterator[str]:
     )
 
 
+def _of_rotated(figures: Figures) -> Iterator[str]:
+    kappas = [row["kappa"] for name, row in figures.items() if name.startswith(rotated.WORDS)]
+    if kappas:
+        yield (
+            "**Inner products of word vectors take strangers for kin**: three models that were "
+            f"trained apart have a kappa of {min(kappas):.2f} to {max(kappas):.2f} over the words "
+            "that all have. So tables of tokens are left out, and the rest is no verdict."
+        )
+
+
 _CLAIMS: Final[dict[str, Callable[[Figures], Iterator[str]]]] = {
     chgnet.NAME: _of_chgnet,
     mhcnuggets.NAME: _of_mhcnuggets,
     silero.NAME: _of_silero,
     ncnn.NAME: _of_ncnn,
     spliceai.NAME: _of_spliceai,
+    rotated.NAME: _of_rotated,
 }

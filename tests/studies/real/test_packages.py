@@ -50,7 +50,7 @@ def test_every_family_has_packages_that_are_named_to_the_bit() -> None:
         assert each.licence
         assert each.version in each.file
         assert each.file.endswith(".tgz" if each.registry == "npm" else ".whl")
-    assert len(found) == len({each.file for each in found})
+    assert len(found) == len({(each.family, each.file) for each in found})
 
 
 def test_a_package_that_is_there_is_not_downloaded(
