@@ -50,7 +50,7 @@ def fingerprint(
         scale: a power of two: one line in so many is kept; by default the least that leaves
             4,096 lines at most, or 32 a tensor where these are more.
         threads: that read tensors side by side; by default as many as there are processors, and 4
-            at most where a tensor lies on a CUDA device. There each takes 200 MB at most.
+            at most where a tensor lies on a CUDA device. There each takes 250 MB at most.
         count: is called ten times a second with the values read so far and all of them, by the
             thread of the caller; what it raises ends the call.
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from modelkin.core.fingerprints.lines import members_of_key, size_of_set, walk
 from modelkin.torch.words import shift_right, to_signed_int
 
-__all__ = ["keys_of", "members_of", "ranks_of_places"]
+__all__ = ["keys_of", "members_of", "ranks_of_places", "sets_of"]
 
 _NO_RANK: Final = 0xFFFFFFFF
 _STEP: Final = to_signed_int(0x9E3779B97F4A7C15)
@@ -28,15 +28,16 @@ def ranks_of_places(length: int, device: torch.device) -> Tensor:
     return torch.from_numpy(walk(length).astype(np.int64)).to(device)
 
 
-def keys_of(magnitudes: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
-    """The key of each line and the least magnitude of its set; 0 where it has neither.
+def sets_of(magnitudes: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
+    """The members of each line's set that make its key, and the least magnitude of the set.
 
     Args:
         magnitudes: scaled, shape ``(m, n)``.
         ranks: of the places, shape ``(n,)``.
 
     Returns:
-        int64 with the bits of the keys, and float32; shape ``(m,)`` each.
+        The first ranks of the members, ascending, shape ``(m, r)``, and float32 of shape ``(m,)``,
+        0 for lines without a set.
     """
     length = ranks.numel()
     size, members = size_of_set(length), members_of_key(length)
@@ -49,17 +50,27 @@ def keys_of(magnitudes: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor]:
     if tied.numel():
         inside = magnitudes[tied] >= least[tied, None]
         first[tied] = _first(torch.where(inside, ranks, _NO_RANK), members)
-    keys = torch.full_like(held, length)
+    return first, torch.where(has, least, 0)
+
+
+def keys_of(first: Tensor, least: Tensor, length: int) -> Tensor:
+    """The keys of lines, int64 with the bits of theirs, shape ``(m,)``; 0 for those without a set.
+
+    Args:
+        first: as of :func:`sets_of`, also for ``least``.
+        length: of the lines.
+    """
+    keys = torch.full_like(first[:, 0], length)
     for each in first.unbind(dim=1):
         keys = _mixed(keys * _STEP + each)
-    return torch.where(has, keys, 0), torch.where(has, least, 0)
+    return torch.where(least > 0, keys, 0)
 
 
 def members_of(magnitudes: Tensor, least: Tensor) -> Tensor:
     """The members of the sets of lines, as indices of the flat values; int64, ascending.
 
     Args:
-        magnitudes: as of :func:`keys_of`.
+        magnitudes: as of :func:`sets_of`.
         least: what it returns.
     """
     bounds = torch.where(least > 0, least, torch.nan)

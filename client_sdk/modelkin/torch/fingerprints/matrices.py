@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,8 @@ from modelkin.core.fingerprints.matrices import MIN_SIDE, axes_of_matrices, side
 from modelkin.core.fingerprints.scales import reciprocal_rms
 from modelkin.core.fingerprints.tables import LineSample, has_few_values, is_structured
 from modelkin.core.fingerprints.tensor_signatures import SignatureMaker, permutations_of_signatures
-from modelkin.core.kernels.reference.lines import WINDOWS
-from modelkin.torch.fingerprints.keys import keys_of, members_of, ranks_of_places
-from modelkin.torch.fingerprints.squares import Squares, totals
+from modelkin.torch.fingerprints.keys import keys_of, members_of, ranks_of_places, sets_of
+from modelkin.torch.fingerprints.squares import Squares, Sums
 from modelkin.torch.minima import least_hashes
 
 __all__ = ["STRETCH_SIZE", "DeviceMatrix", "matrices_of"]
@@ -30,8 +29,10 @@ __all__ = ["STRETCH_SIZE", "DeviceMatrix", "matrices_of"]
 Floats = npt.NDArray[np.float32]
 Took = Callable[[int], None]
 
-STRETCH_SIZE = 1 << 21
+STRETCH_SIZE = 1 << 22
 """Values that are looked at together."""
+_BLOCK: Final = 1 << 15
+"""Lines whose keys are made together."""
 
 
 def matrices_of(tensor: Tensor) -> Iterator[Tensor]:
@@ -109,33 +110,47 @@ class DeviceMatrix:
         return sample
 
 
-def _stretches(matrix: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Yield some rows at a time as float32, contiguous, with the number of the first."""
-    step = max(1, STRETCH_SIZE // matrix.shape[1])
-    for begin in range(0, len(matrix), step):
-        yield begin, matrix[begin : begin + step].to(torch.float32).contiguous()
+def _blocks(lines: Tensor) -> Iterator[tuple[int, int]]:
+    """Yield the first and the last of lines whose results are made of what their stretches gave.
+
+    They take many operations on few numbers, which a device does best for thousands at a time.
+    """
+    step = max(_stretch(lines), _BLOCK)
+    for begin in range(0, len(lines), step):
+        yield begin, min(begin + step, len(lines))
+
+
+def _stretches(lines: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Yield some lines at a time as float32, contiguous, with the number of the first."""
+    step = _stretch(lines)
+    for begin in range(0, len(lines), step):
+        yield begin, lines[begin : begin + step].to(torch.float32).contiguous()
+
+
+def _stretch(lines: Tensor) -> int:
+    return max(1, STRETCH_SIZE // lines.shape[1])
 
 
 @torch.no_grad()
 def _scales(matrix: Tensor, took: Took) -> tuple[Floats, Floats] | None:
     """Of the places of its rows, and of its columns; None where a value is not finite."""
     rows, columns = matrix.shape
-    if columns > rows:  # windows are kept of the shorter side, so they take little
+    if columns > rows:  # digits are kept of the shorter side, so they take little
         found = _scales(matrix.T, took)
         return None if found is None else (found[1], found[0])
-    windows = torch.zeros(WINDOWS, columns, dtype=torch.int64, device=matrix.device)
-    of_rows = torch.zeros(rows, dtype=torch.float64, device=matrix.device)
-    for begin, values in _stretches(matrix):
-        squares, own = Squares(values), windows.new_zeros(WINDOWS, len(values))
-        if not squares.are_finite:
-            return None
-        squares.add_to(windows, own)
-        of_rows[begin : begin + len(values)] = totals(own)
-        took(values.numel() // 2)
-    of_columns = totals(windows)
+    of_columns, of_rows = Sums(columns, matrix.device), list[Tensor]()
+    for begin, end in _blocks(matrix):
+        own = Sums(end - begin, matrix.device)
+        for at, values in _stretches(matrix[begin:end]):
+            squares = Squares(values)
+            if not squares.are_finite:
+                return None
+            squares.add_to(of_columns, own, at)
+            took(values.numel() // 2)
+        of_rows.append(own.totals())
     return (
-        reciprocal_rms(of_columns.cpu().numpy(), rows),
-        reciprocal_rms(of_rows.cpu().numpy(), columns),
+        reciprocal_rms(of_columns.totals().cpu().numpy(), rows),
+        reciprocal_rms(torch.cat(of_rows).cpu().numpy(), columns),
     )
 
 
@@ -143,14 +158,19 @@ def _keys(lines: Tensor, scales: Floats, found: Callable[[int, Tensor, Tensor], 
     """The keys of lines; each stretch of them is shown with its least magnitudes."""
     places = torch.from_numpy(scales).to(lines.device)
     ranks = ranks_of_places(places.numel(), lines.device)
-    keys = torch.empty(len(lines), dtype=torch.int64, device=lines.device)
-    least = torch.empty(len(lines), dtype=torch.float32, device=lines.device)
-    for begin, values in _stretches(lines):
-        magnitudes = values.abs().mul_(places)
-        part = slice(begin, begin + len(values))
-        keys[part], least[part] = keys_of(magnitudes, ranks)
-        found(begin, magnitudes, least[part])
-    return Keys(keys.cpu().numpy().view(np.uint64), least.cpu().numpy(), scales)
+    keys, least = list[Tensor](), list[Tensor]()
+    for begin, end in _blocks(lines):
+        firsts, leasts = list[Tensor](), list[Tensor]()
+        for at, values in _stretches(lines[begin:end]):
+            magnitudes = values.abs().mul_(places)
+            first, of_stretch = sets_of(magnitudes, ranks)
+            found(begin + at, magnitudes, of_stretch)
+            firsts.append(first)
+            leasts.append(of_stretch)
+        least.append(torch.cat(leasts))
+        keys.append(keys_of(torch.cat(firsts), least[-1], places.numel()))
+    words: npt.NDArray[np.uint64] = torch.cat(keys).cpu().numpy().view(np.uint64)
+    return Keys(words, torch.cat(least).cpu().numpy(), scales)
 
 
 @torch.no_grad()

@@ -1,7 +1,8 @@
 """Exact sums of squares of lines on their own device, in plain torch operations.
 
 The sums are those of ``modelkin.core.kernels.reference.lines.add_squares``, bit for bit: they are
-of integers, so that neither the order of the terms nor the device enters.
+of integers, so that neither the order of the terms nor the device enters. A device takes as long to
+begin an operation as to add thousands of numbers, so few operations see all digits of a sum.
 """
 
 from __future__ import annotations
@@ -13,12 +14,58 @@ from torch import Tensor
 
 from modelkin.core.kernels.reference.lines import WINDOWS
 
-__all__ = ["Squares", "totals"]
+__all__ = ["Squares", "Sums"]
 
 _NORMAL: Final = 1 << 23
 """The bits of the least normal float32: smaller values count as 0."""
 _INFINITE: Final = 0xFF << 23
-_LOW: Final = (1 << 32) - 1
+_DIGITS: Final = 36
+"""The digits of a sum: 32 for exponents, and what is carried of 2^31 terms."""
+
+
+class Sums:
+    """Sums of squares, each as digits of 16 bits that are not carried until they are read.
+
+    Args:
+        count: how many sums.
+        device: where they are.
+    """
+
+    def __init__(self, count: int, device: torch.device) -> None:
+        self._digits = torch.zeros(_DIGITS, count, dtype=torch.int64, device=device)
+        self._first, self._end = _DIGITS, 0
+
+    def add(self, begin: int, first: int, terms: Tensor) -> None:
+        """Add integers to some of the sums.
+
+        Args:
+            begin: the first of the sums.
+            first: the digit that the first integers begin at; the next ones begin at the next.
+            terms: non-negative, int64 of shape ``(h, n)``.
+        """
+        height, count = terms.shape
+        for digit in range(4):
+            at = first + digit
+            into = self._digits[at : at + height, begin : begin + count]
+            into += (terms >> 16 * digit) & 0xFFFF
+        self._first, self._end = min(self._first, first), max(self._end, first + height + 4)
+
+    def totals(self) -> Tensor:
+        """The sums as float64, shape ``(count,)``; nothing is added after.
+
+        They are rounded as the core does, which adds windows of 32 bits from the greatest on. Its
+        last window has all that is beyond.
+        """
+        digits, end = self._digits, min(self._end + 2, _DIGITS)
+        for at in range(self._first, end - 1):
+            digits[at + 1] += digits[at] >> 16
+            digits[at] &= 0xFFFF
+        windows = digits[::2] + (digits[1::2] << 16)
+        windows[WINDOWS - 1] += windows[WINDOWS] << 32
+        total = torch.zeros(digits.shape[1], dtype=torch.float64, device=digits.device)
+        for window in range(min((end - 1) // 2, WINDOWS - 1), self._first // 2 - 1, -1):
+            total += windows[window].double() * 2.0 ** (32 * window)
+        return total
 
 
 class Squares:
@@ -44,41 +91,13 @@ class Squares:
         self._terms = mantissas.mul_(mantissas).long().mul_(counted)
         self._terms.bitwise_left_shift_(bits.bitwise_right_shift_(23).bitwise_and_(7).mul_(2))
 
-    def add_to(self, columns: Tensor, rows: Tensor) -> None:
-        """Add them to the sums of the columns and of the rows.
-
-        Args:
-            columns: the windows that are added to, int64 of shape ``(17, n)``.
-            rows: likewise, of shape ``(17, m)``.
-        """
+    def add_to(self, columns: Sums, rows: Sums, begin: int) -> None:
+        """Add them to the sums of the columns, and to those of the rows from one on."""
+        of_columns, of_rows = list[Tensor](), list[Tensor]()
         for half in self._halves:
             terms = torch.where(self._half == half, self._terms, 0)
-            _add(columns, half, terms.sum(dim=0))
-            _add(rows, half, terms.sum(dim=1))
-
-
-def totals(windows: Tensor) -> Tensor:
-    """The sums as float64, rounded as ``modelkin.core.fingerprints`` does; shape ``(n,)``.
-
-    Args:
-        windows: int64, shape ``(17, n)``, which are changed: what is carried goes to the next one.
-    """
-    for window in range(WINDOWS - 1):
-        windows[window + 1] += windows[window] >> 32
-        windows[window] &= _LOW
-    total = torch.zeros(windows.shape[1], dtype=torch.float64, device=windows.device)
-    for window in range(WINDOWS - 1, -1, -1):
-        total += windows[window].double() * 2.0 ** (32 * window)
-    return total
-
-
-def _add(windows: Tensor, half: int, terms: Tensor) -> None:
-    """Add integers of ``2^(16 * half)``, below 2^63, to windows of 32 bits."""
-    window = half >> 1
-    if half & 1:
-        parts = [(terms & 0xFFFF) << 16, (terms >> 16) & _LOW, terms >> 48]
-    else:
-        parts = [terms & _LOW, terms >> 32]
-    for at, part in enumerate(parts, window):
-        last = min(at, WINDOWS - 1)  # which has all that is beyond
-        windows[last] += part << 32 * (at - last)
+            of_columns.append(terms.sum(dim=0))
+            of_rows.append(terms.sum(dim=1))
+        if self._halves:
+            columns.add(0, self._halves[0], torch.stack(of_columns))
+            rows.add(begin, self._halves[0], torch.stack(of_rows))

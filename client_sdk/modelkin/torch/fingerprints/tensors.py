@@ -62,7 +62,7 @@ def _tensors_of(model: Model) -> dict[str, Tensor]:
     except (TypeError, ValueError):
         raise InvalidParameter(
             f"model must be a model, a state dict, or pairs of names and tensors, not a "
-            f"{type(model).__name__}",
+            f"{type(model).__name__}; modelkin.checkpoints.fingerprint takes files",
             field="model",
         ) from None
 

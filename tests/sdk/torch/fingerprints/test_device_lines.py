@@ -129,6 +129,13 @@ def test_matrices_have_the_keys_of_the_core(
     assert of_array(values) == all_of(DeviceMatrix(torch.from_numpy(values).to(device)))
 
 
+def test_sums_may_be_beyond_all_floats(device: str) -> None:
+    """Those of thousands of squares next to the greatest one, of a single stretch."""
+    draw = np.random.default_rng(4)
+    values = draw.uniform(3e38, 3.4e38, (8200, 64)).astype(np.float32)
+    assert of_array(values) == all_of(DeviceMatrix(torch.from_numpy(values).to(device)))
+
+
 @pytest.mark.parametrize(("equal", "has"), [(15, True), (16, True), (17, False)])
 def test_ties_belong_to_a_set(device: str, equal: int, has: bool) -> None:
     """Of lines of 96 a set has 8 to 16 entries; with more equal ones there is none."""

@@ -22,6 +22,7 @@ from modelkin.errors import InvalidImportance, InvalidParameter
 from modelkin.torch import fingerprint
 
 EIGHT_BITS = torch.float8_e4m3fn
+LAYERS = {"num_hidden_layers": 2, "num_attention_heads": 2}
 
 
 class LanguageModel(nn.Module):
@@ -109,6 +110,30 @@ def test_a_model_has_the_fingerprint_of_its_file(
         assert expected == parts(fingerprint(model.to(device), scale=scale))
     assert parts(fingerprint(model)) == parts(fingerprint(model.state_dict()))
     assert 100 < fingerprint(model, scale=1).keys.size
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("GPT2LMHeadModel", {"n_embd": 64, "n_layer": 2, "n_head": 2}),
+        ("LlamaForCausalLM", {"hidden_size": 64, "intermediate_size": 128, **LAYERS}),
+        ("T5ForConditionalGeneration", {"d_model": 64, "d_kv": 32, "d_ff": 128, "num_layers": 1}),
+    ],
+)
+def test_networks_of_transformers_have_the_keys_of_their_files(
+    tmp_path: Path, name: str, sizes: dict[str, Any]
+) -> None:
+    """A file has tied parameters once, so they have fewer names there; all else is equal."""
+    network = getattr(pytest.importorskip("transformers"), name)
+    special = {"bos_token_id": 0, "eos_token_id": 0}
+    model = network(network.config_class(vocab_size=300, **sizes, **special))
+    model.save_pretrained(tmp_path)
+    of_file, made = checkpoints.fingerprint(tmp_path), fingerprint(model)
+    assert of_file.keys.tolist() == made.keys.tolist()
+    named = {name: replace(each, names=()) for each in made.tensors for name in each.names}
+    in_file = {name: replace(each, names=()) for each in of_file.tensors for name in each.names}
+    assert in_file == {name: named[name] for name in in_file}
 
 
 def test_floats_of_8_bits_have_the_lines_of_their_values(device: str, tmp_path: Path) -> None:
