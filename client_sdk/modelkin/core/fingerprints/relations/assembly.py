@@ -7,7 +7,7 @@ from typing import Final
 
 from modelkin.core.fingerprints.comparison import MODEL_LIMIT, Comparison, compare
 from modelkin.core.fingerprints.relations.changes import CHANGED
-from modelkin.core.fingerprints.relations.differences import OPEN, Differences
+from modelkin.core.fingerprints.relations.differences import Differences
 from modelkin.core.fingerprints.relations.layer_maps import Layer, layers_of
 from modelkin.core.fingerprints.relations.relation import Relation
 from modelkin.core.fingerprints.relations.wording import (
@@ -68,7 +68,7 @@ def assembled(parts: Sequence[Differences]) -> list[Relation]:
     if missing:
         sentence += f"; not found: {tensors_in_words(ours, missing)}"
     found = [Relation("assembled", models, f"assembled: {sentence}")]
-    matched = [match for part in parts for match in part.matches if match.change not in OPEN]
+    matched = [match for part in parts for match in part.matches if not match.is_open]
     comparable = sum(match.comparable for match in matched)
     equal = sum(match.found for match in matched) / comparable if comparable else 0.0
     if equal < _ALL:

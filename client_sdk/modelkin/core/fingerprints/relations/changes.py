@@ -36,7 +36,10 @@ def rest_of(
     found: Differences, parent: Parent, structure: Collection[RelationName]
 ) -> Relation | str:
     """What is left beside the structure: a relation, or words behind the last sentence."""
-    has_structure, is_partial = bool(structure), not _PARTIAL.isdisjoint(structure)
+    has_structure = bool(structure)
+    is_partial = has_structure and (
+        not _PARTIAL.isdisjoint(structure) or any(not match.is_steady for match in found.matches)
+    )
     model = (parent.model,)
     if found.equal >= _ALL:
         left_out = _left_out(found)

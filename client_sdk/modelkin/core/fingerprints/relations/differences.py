@@ -21,12 +21,8 @@ from modelkin.core.fingerprints.relations.wording import plain
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
 from modelkin.core.matching.names import canonical_name
 
-__all__ = ["MOVING", "OPEN", "Differences", "is_head", "is_left_out"]
+__all__ = ["Differences", "is_head", "is_left_out"]
 
-OPEN: Final = ("turned", "other")
-"""Changes that leave it open what became of a tensor."""
-MOVING: Final = ("fused", "split", "resized", "repeated")
-"""Changes that move the scales of places, and so a few lines that were not changed themselves."""
 _HEAD: Final = re.compile(
     r"(?i)(?:^|[._/])(?:\w*head|\w*classifier|score|output|logits|predictions|qa_outputs|fc)"
     r"(?:$|[._/])"
@@ -130,7 +126,7 @@ class Differences:
     @property
     def steady(self) -> list[Match]:
         """What became of groups whose lines are all comparable."""
-        return [match for match in self.matches if match.change not in (*OPEN, *MOVING)]
+        return [match for match in self.matches if match.is_steady]
 
     @cached_property
     def equal(self) -> float:
@@ -138,7 +134,7 @@ class Differences:
 
         Where there are steady tensors, these alone count, with those of which no line is found.
         """
-        known = self.steady or [match for match in self.matches if match.change not in OPEN]
+        known = self.steady or [match for match in self.matches if not match.is_open]
         lost = [n for group in self.unmatched if group not in self.added for n in group.numbers]
         found = sum(match.found for match in known)
         found += sum(int(self.comparison.of_tensor[number]) for number in lost)
@@ -148,7 +144,7 @@ class Differences:
     @property
     def rest(self) -> str:
         """What the sentences about structure leave, where all of its lines are the model's."""
-        if any(match.change in OPEN for match in self.matches):
+        if any(match.is_open for match in self.matches):
             return ""
         is_rest = any(
             match.change == "none" and not match.is_reordered and not self.is_renamed(match)

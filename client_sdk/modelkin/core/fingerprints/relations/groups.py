@@ -99,6 +99,21 @@ class Match:
     resized: tuple[int, int] | None = None
     is_reordered: bool = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is left open what became of it."""
+        return self.change in ("turned", "other")
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether all lines that were not changed are equal.
+
+        Other rows, or those of several tensors in one, move the scales of places, and a few lines
+        with them.
+        """
+        moving = self.change in ("fused", "split", "resized", "repeated") or len(self.origins) > 1
+        return not moving and not self.is_open
+
 
 def groups_of(
     fingerprint: Fingerprint, numbers: Collection[int] | None = None, together: bool = True

@@ -27,13 +27,15 @@ def _of_stack(found: Differences, stack: str) -> Relation | None:
     own = [layer for layer in layers.layers if layer[0] == stack]
     order = [layers.origins[layer] for layer in own if layer in layers.origins]
     unknown = [layer for layer in own if layer not in layers.origins]
-    if not order or not found.missing_layers.issuperset(unknown):
+    if not found.missing_layers.issuperset(unknown):
         return None
+    added = _not_found(found, stack, unknown)
+    if not order:
+        return Relation("added", (found.comparison.model,), added)
     stacks = list(dict.fromkeys(of for of, _ in order))
     # Where layers of several stacks are mixed, each is named with its own.
     name = f"{found.model}'s {plain(stacks[0])}" if _is_one_of(layers, stacks) else found.model
     words = runs_in_words(runs_of(layers, order), len(stacks) > 1)
-    added = _not_found(found, stack, unknown)
     dropped = _dropped(layers, order)
     relation: RelationName
     if len(set(order)) < len(order):

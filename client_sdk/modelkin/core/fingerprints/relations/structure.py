@@ -42,8 +42,8 @@ def relations_of_structure(found: Differences) -> list[Relation]:
         _of_vocabulary(found, vocabulary),
         _of_experts(found),
         _of_widths(found, vocabulary),
-        _of_head(found),
-        _of_added(found),
+        head := _of_head(found),
+        _of_added(found, head is not None),
         _of_layout(found),
     )
     return [each for each in relations if each is not None]
@@ -119,9 +119,13 @@ def _of_head(found: Differences) -> Relation | None:
     theirs = found.comparison.theirs.tensors
     known = {(canonical_name(name), each.shape) for each in theirs for name in each.names}
     added = {number for group in found.added for number in group.numbers}
+    kept = (number for match in found.matches for number in match.group.numbers)
+    ours = found.comparison.ours.tensors
+    if not any(map(is_head, theirs)) or any(is_head(ours[number]) for number in kept):
+        return None
     heads = [
         plain(tensor.name)
-        for number, tensor in enumerate(found.comparison.ours.tensors)
+        for number, tensor in enumerate(ours)
         if len(tensor.shape) > 1 and is_head(tensor)
         if (number in added if tensor.lines else _is_unknown(tensor, known))
     ]
@@ -136,10 +140,11 @@ def _is_unknown(tensor: LinesOfTensor, known: Collection[tuple[str, tuple[int, .
     return all((canonical_name(name), tensor.shape) not in known for name in tensor.names)
 
 
-def _of_added(found: Differences) -> Relation | None:
+def _of_added(found: Differences, has_head: bool) -> Relation | None:
     ours = found.comparison.ours
-    numbers = [number for group in found.added for number in group.numbers]
-    added = [number for number in numbers if not is_head(ours.tensors[number])]
+    added = [number for group in found.added for number in group.numbers]
+    if has_head:
+        added = [number for number in added if not is_head(ours.tensors[number])]
     if not added:
         return None
     sentence = f"not found in {found.model}: {tensors_in_words(ours, added)}"
