@@ -6,6 +6,7 @@ import hashlib
 import random
 import struct
 from collections import Counter
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -77,6 +78,28 @@ def drawn(
         table[:, 1].astype(np.uint32),
         table[:, 2].astype(np.uint32),
     ).at(scale)
+
+
+NONE = Fingerprint(
+    1, (), {}, np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint32)
+)
+
+
+def of_names(names: list[str], per_tensor: int = 1) -> Fingerprint:
+    """A fingerprint of tensors without lines."""
+    tensors = tuple(
+        LinesOfTensor(tuple(names[at : at + per_tensor]), (1,), {}, NotComparable.SHORT)
+        for at in range(0, len(names), per_tensor)
+    )
+    return replace(NONE, tensors=tensors)
+
+
+def of_keys(count: int) -> Fingerprint:
+    """A fingerprint of one tensor with so many lines, all of one length."""
+    tensor = LinesOfTensor(("w",), (1 << 20, 64), {64: count})
+    keys = np.arange(count, dtype=np.uint64) << np.uint64(47)
+    owners = np.zeros(count, np.uint32)
+    return Fingerprint(1, (tensor,), {64: count}, keys, owners, np.full(count, 64, np.uint32))
 
 
 class Payload:

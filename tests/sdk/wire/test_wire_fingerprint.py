@@ -20,7 +20,7 @@ from modelkin.core.fingerprints.tensor_lines import TensorLines
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
 from modelkin.errors import InvalidFingerprint
 from tests.sdk.core.fingerprints.planted import fingerprint, model
-from tests.sdk.wire.fingerprints import START, Payload, damaged, drawn
+from tests.sdk.wire.fingerprints import NONE, START, Payload, damaged, drawn, of_keys, of_names
 from tests.sdk.wire.payloads import sealed
 from tests.support.repetitions import repetitions
 
@@ -310,20 +310,6 @@ def test_square_tensors_have_one_length() -> None:
         Fingerprint.from_bytes(payload.to_bytes())
 
 
-NONE = Fingerprint(
-    1, (), {}, np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint32)
-)
-
-
-def of_names(names: list[str], per_tensor: int = 1) -> Fingerprint:
-    """A fingerprint of tensors without lines."""
-    tensors = tuple(
-        LinesOfTensor(tuple(names[at : at + per_tensor]), (1,), {}, NotComparable.SHORT)
-        for at in range(0, len(names), per_tensor)
-    )
-    return replace(NONE, tensors=tensors)
-
-
 @pytest.mark.slow
 def test_limits_of_tensors_and_names() -> None:
     """So many are written and read, and one more says what to do; equal tensors count each."""
@@ -339,10 +325,7 @@ def test_limits_of_tensors_and_names() -> None:
 
 def test_the_limit_of_keys() -> None:
     """65,536 are written and read; of one more the error names the scale that would do."""
-    tensor = LinesOfTensor(("w",), (1 << 20, 64), {64: 65_537})
-    lengths = [64] * 65_537
-    keys = [number << 47 for number in range(65_537)]
-    whole = only(tensor, keys, lengths)
+    whole = of_keys(65_537)
     with pytest.raises(InvalidFingerprint, match=r"keys: there are 65,537, .* as by \.at\(2\)"):
         whole.to_bytes()
     fewer = whole.at(2)

@@ -19,6 +19,7 @@ from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.wire.json import parse_json
 from modelkin.wire.json_structure import MAX_DEPTH, check_structure
+from tests.sdk.wire.fingerprints import of_keys, of_names
 from tests.sdk.wire.payloads import compressed, forge, in_order, sealed
 
 M = 10_000_000
@@ -108,12 +109,16 @@ BINARY_SHAPES: Final[dict[str, Shape]] = {
         plane=bytes(size // 2),
     ),
     "a stream that goes on": lambda size: forge(BEFORE, k=size, frame=compressed(b"\x80" * size)),
+    "tensors of a fingerprint": lambda size: of_names(
+        [str(number) for number in range(size // 40)]
+    ).to_bytes(),
+    "keys of a fingerprint": lambda size: of_keys(size // 9).to_bytes(),
     "a frame of nothing": lambda size: forge(BEFORE, frame=bytes(size)),
     **{
         f"{magic} and zeros": lambda size, magic=magic: sealed(  # type: ignore[misc]
             magic.encode() + b"\1\1\0\0" + bytes(size)
         )
-        for magic in ("MKSP", "MKDL", "MKSG", "MKSK")
+        for magic in ("MKSP", "MKDL", "MKSG", "MKSK", "MKFP")
     },
 }
 JSON_DECODERS: Final[dict[str, Decoder]] = {
@@ -131,6 +136,7 @@ BINARY_DECODERS: Final[dict[str, Decoder]] = {
     "patch": lambda data: wire.load_patch(data, wire.PATCH, BEFORE),
     "signature": lambda data: wire.load_signature(data, wire.SIGNATURE, M),
     "sketch": lambda data: wire.decode_sketch(data, num_parameters=M),
+    "fingerprint": wire.decode_fingerprint,
 }
 
 
