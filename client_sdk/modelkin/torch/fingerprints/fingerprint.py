@@ -66,9 +66,7 @@ def fingerprint(
     if threads is None:
         on_device = any(tensor.is_cuda for tensor in tensors.values())
         threads = min(processors(), _THREADS_OF_DEVICE) if on_device else processors()
-    once = dict[object, str]()  # tied tensors are read once
-    for name, tensor in tensors.items():
-        once.setdefault(_memory_of(tensor), name)
+    once = {_memory_of(tensor): name for name, tensor in tensors.items()}  # tied ones, too
     jobs = [_job(name, tensors[name]) for name in once.values()]
     found = dict(zip(once, run_jobs(jobs, threads, count), strict=True))
     maker = FingerprintMaker()

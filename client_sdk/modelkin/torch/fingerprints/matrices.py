@@ -95,7 +95,7 @@ class DeviceMatrix:
                 members += first + begin * length
                 found: Any = least_hashes(members, *permutations_of_signatures())
                 signature.lower(found)
-            self._took(magnitudes.numel() - magnitudes.numel() // 2)
+            self._took(magnitudes.numel() // 2)
 
         rows = _keys(self._matrix, self._scales[0], sign)
         columns = _keys(self._matrix.T, self._scales[1], lambda *_: self._took(0))
@@ -176,7 +176,7 @@ def _keys(lines: Tensor, scales: Floats, found: Callable[[int, Tensor, Tensor], 
 @torch.no_grad()
 def _taken(lines: Tensor, numbers: npt.NDArray[np.int64]) -> Floats:
     """Some lines as float32 in this machine's memory."""
-    # Floats of 8 bits have no indexing of their own, bytes have.
+    # Not every torch and device indexes floats of 8 bits; all index bytes.
     plain = lines.view(torch.uint8) if lines.element_size() == 1 else lines
     taken = plain[torch.from_numpy(numbers).to(lines.device)].view(lines.dtype)
     found: Floats = taken.to("cpu", torch.float32).numpy()

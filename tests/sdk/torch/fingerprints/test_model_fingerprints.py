@@ -222,8 +222,8 @@ class Packed(Tensor):
     """As packages of quantised tensors have them."""
 
 
-def with_codes() -> dict[str, Tensor]:
-    codes = torch.zeros(64, 128, dtype=torch.uint8)
+def with_codes(dtype: torch.dtype) -> dict[str, Tensor]:
+    codes = torch.zeros(64, 128, dtype=dtype)
     return {"up.weight": codes, "up.absmax": torch.ones(128), "norm": torch.ones(64)}
 
 
@@ -238,7 +238,8 @@ def with_codes() -> dict[str, Tensor]:
             {"w": torch.ones(64, 64, dtype=torch.uint8).as_subclass(Packed)},
             "'w' is a Packed of torch.uint8: dequantise it first",
         ),
-        (with_codes(), "'up.weight' is torch.uint8, .* it looks quantised"),
+        (with_codes(torch.uint8), "'up.weight' is torch.uint8, .* it looks quantised"),
+        (with_codes(torch.int64), "'up.weight' is torch.int64, .* it looks quantised"),
         (
             {"a.w": torch.ones(64, 64).to(EIGHT_BITS), "a.w_scale": torch.ones(1)},
             "'a.w' is torch.float8_e4m3fn with scales beside it",
@@ -268,8 +269,9 @@ def sharded(tmp_path: Path) -> Iterator[nn.Linear]:
 
 
 @pytest.mark.filterwarnings("ignore:DTensor random operators:UserWarning")
-def test_sharded_models_are_refused(sharded: nn.Linear) -> None:
-    """With how to gather them."""
+def test_sharded_models_are_refused(monkeypatch: pytest.MonkeyPatch, sharded: nn.Linear) -> None:
+    """With how to gather them, and before a state dict gathers anything."""
+    monkeypatch.setattr(sharded, "state_dict", lambda: pytest.fail("it was gathered"))
     with pytest.raises(InvalidParameter, match=r"'weight' is sharded .DTensor.: gather the model"):
         fingerprint(sharded)
 
