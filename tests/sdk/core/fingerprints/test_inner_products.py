@@ -114,3 +114,17 @@ def test_storage_does_not_matter(shape: tuple[int, ...]) -> None:
 def test_what_says_nothing_is_left_out(values: Matrix) -> None:
     """Vectors, squares, tables of tokens, short sides, zeros, and values that are not finite."""
     assert point(values) is None
+
+
+@pytest.mark.parametrize("shape", [(3000, 500), (500, 3000)])
+def test_little_of_a_tensor_is_read_at_a_time(shape: tuple[int, int]) -> None:
+    """Each value twice, and no more than a stretch, or 16 rows where these are more."""
+    values = np.random.default_rng(0).standard_normal(shape, np.float32)
+    read = list[int]()
+
+    def part(begin: int, end: int) -> Matrix:
+        read.append(end - begin)
+        return values.reshape(-1)[begin:end]
+
+    assert points_of_tensor("w", shape, part, 1 << 12) is not None
+    assert (2 * values.size, 16 * shape[1]) == (sum(read), max(read))
