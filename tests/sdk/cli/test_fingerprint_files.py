@@ -93,10 +93,14 @@ def test_commands_of_spaces_take_none(run_here: Run, file: Path, words: tuple[st
         (lambda data: sealed(data[:5] + b"\2" + data[6:-4]), "scheme: 2 (byte 5) is unknown"),
     ],
 )
-def test_inspect_names_what_is_wrong(run_here: Run, file: Path, damage: object, says: str) -> None:
-    """A damaged file, and one of a newer version or scheme, are refused in one line."""
+def test_commands_name_what_is_wrong(run_here: Run, file: Path, damage: object, says: str) -> None:
+    """A damaged file, and one of a newer version or scheme, are refused in one line: no two schemes
+    are ever compared.
+    """
     assert callable(damage)
+    FINGERPRINT.save(file.with_name("good.mkfp"))
     file.write_bytes(damage(file.read_bytes()))
-    done = run_here("inspect", "base.mkfp")
-    assert (1, 1) == (done.returncode, done.stderr.count("\n"))
-    assert says in done.stderr
+    for words in (("inspect", "base.mkfp"), ("anatomy", "good.mkfp", "--with", "base.mkfp")):
+        done = run_here(*words)
+        assert (1, 1) == (done.returncode, done.stderr.count("\n"))
+        assert says in done.stderr
