@@ -101,11 +101,9 @@ def _require_readable(name: str, tensor: Tensor) -> None:
 
 def _refuse_codes(tensors: Mapping[str, Tensor], floats: Mapping[str, Tensor]) -> None:
     """Refuse what looks like the codes of quantised weights, whose scales are other tensors."""
+    scaled = {name.rpartition(".")[0] for name in tensors if "scale" in name.rpartition(".")[2]}
     for name, tensor in floats.items():
-        module = name.rpartition(".")[0]
-        if tensor.dtype in _EIGHT_BITS and any(
-            "scale" in other.removeprefix(module) for other in tensors if other.startswith(module)
-        ):
+        if tensor.dtype in _EIGHT_BITS and name.rpartition(".")[0] in scaled:
             raise InvalidParameter(
                 f"tensor {quote(name)} is {tensor.dtype} with scales beside it: dequantise it "
                 f"first",
