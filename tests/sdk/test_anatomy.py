@@ -14,19 +14,24 @@ from safetensors.numpy import save_file
 import modelkin
 from modelkin import checkpoints
 from modelkin.errors import InvalidCheckpoint, InvalidParameter
-from tests.sdk.core.fingerprints.planted import DERIVED, fingerprint, model
+from tests.sdk.core.fingerprints.planted import DERIVED, Tensors, fingerprint, model
+
+
+def small(seed: int) -> Tensors:
+    """A model with one layer of the planted ones."""
+    return {k: v for k, v in model(seed).items() if k[:8] in ("embed", "norm", "layers.0")}
 
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     """The file of a base."""
-    save_file(model(0), tmp_path / "base.safetensors")
+    save_file(small(0), tmp_path / "base.safetensors")
     return tmp_path / "base.safetensors"
 
 
 @pytest.fixture
 def child() -> modelkin.Fingerprint:
-    return fingerprint(DERIVED["8 bits"](model(0)), 4)
+    return fingerprint(DERIVED["8 bits"](small(0)), 4)
 
 
 def test_a_model_is_a_path_a_fingerprint_or_an_opened_checkpoint(
@@ -53,7 +58,7 @@ def test_a_model_is_a_path_a_fingerprint_or_an_opened_checkpoint(
 def test_a_scale_says_how_many_lines_are_compared(base: Path) -> None:
     """1 compares all of them; the coarser of two scales counts."""
     whole = modelkin.anatomy(base, base, scale=1)
-    assert (1, 4) == (whole.scale, modelkin.anatomy(base, base).scale)
+    assert 1 == whole.scale
     tenth = modelkin.anatomy(base, checkpoints.fingerprint(base, scale=16), scale=1)
     assert 16 == tenth.scale
     assert whole.parents[0].keys > 12 * tenth.parents[0].keys
@@ -105,22 +110,22 @@ class Texts(HTMLParser):
 
 def test_an_answer_prints_as_rows_and_sentences(child: modelkin.Fingerprint) -> None:
     """On a terminal and in a notebook, where names are no markup."""
-    found = modelkin.anatomy(child, {"<b>base</b>": fingerprint(model(0))})
+    found = modelkin.anatomy(child, {"<b>base</b>": fingerprint(small(0))})
     lines = repr(found).splitlines()
-    assert "Anatomy, 26 tensors, 1 parent" == lines[0]
+    assert "Anatomy, 8 tensors, 1 parent" == lines[0]
     assert lines[1].startswith("<b>base</b>: shares weights, ")
-    assert any(line.startswith("layers 0-3 up") for line in lines)
+    assert any(line.startswith("layers.0.up") for line in lines)
     assert len(lines) <= 20
     page = Texts()
     page.feed(found._repr_html_())
     assert ("td", "<b>base</b>") in page.found
-    assert ("td", "layers 0-3 up") in page.found
+    assert ("td", "layers.0.up") in page.found
     assert "b" not in {tag for tag, _ in page.found}
 
 
 def test_an_answer_is_json(child: modelkin.Fingerprint) -> None:
     """All of it, by the names of its attributes."""
-    found = modelkin.anatomy(child, {"base": fingerprint(model(0))})
+    found = modelkin.anatomy(child, {"base": fingerprint(small(0))})
     answer = json.loads(json.dumps(found.to_json()))
     assert {"scale", "verdict", "parents", "relations", "tensors"} == answer.keys()
     assert found.parents[0].log10_p == answer["parents"][0]["log10_p"]

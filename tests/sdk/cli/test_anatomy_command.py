@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,13 +31,21 @@ ORIGIN = (
 NOTHING = "no model given is an ancestor, as far as lines show; absence proves nothing."
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A base, an up-scaled model of it in 8 bits, and a stranger, written once."""
+    folder, base = tmp_path_factory.mktemp("written"), model(0)
+    save(folder / "base.safetensors", base)
+    save(folder / "child.safetensors", DERIVED["up-scaled"](DERIVED["8 bits"](base)))
+    save(folder / "stranger.safetensors", model(1))
+    checkpoints.fingerprint(folder / "child.safetensors").save(folder / "child.mkfp")
+    return folder
+
+
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
-    """A folder with a base, an up-scaled model of it in 8 bits, a stranger, and an adapter."""
-    base = model(0)
-    save(tmp_path / "base.safetensors", base)
-    save(tmp_path / "child.safetensors", DERIVED["up-scaled"](DERIVED["8 bits"](base)))
-    save(tmp_path / "stranger.safetensors", model(1))
+def here(written: Path, tmp_path: Path) -> Path:
+    """A folder with these files, in which commands run."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -150,10 +159,8 @@ def test_pipes_stand_in_for_files(here: Path) -> None:
     assert "base" == json.loads(done.stdout)["parents"][0]["model"]
 
 
-@pytest.mark.parametrize(
-    "ending",
-    ["png", *(pytest.param(each, marks=pytest.mark.slow) for each in ("svg", "pdf", "html"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["png", "svg", "pdf", "html"])
 def test_a_plot_is_drawn_by_the_ending_of_its_name(run_here: Run, here: Path, ending: str) -> None:
     """The picture is of the anatomy; the answer stays."""
     (here / "b").mkdir()
@@ -182,7 +189,7 @@ def test_a_folder_gives_a_model_its_name(run_here: Run, here: Path) -> None:
     (here / "lab" / "chat").mkdir(parents=True)
     (here / "base.safetensors").rename(here / "lab" / "chat" / "model.safetensors")
     for given in ("lab/chat", "lab/chat/model.safetensors"):
-        done = run_here("anatomy", "child.safetensors", "--with", given, "--json")
+        done = run_here("anatomy", "child.mkfp", "--with", given, "--json")
         assert "chat" == json.loads(done.stdout)["parents"][0]["model"]
 
 
@@ -190,7 +197,7 @@ ADAPTER = {"base_model.model.q.lora_A.weight": (4, 64), "base_model.model.q.lora
 
 MISTAKES = {
     "no file": ("anatomy none --with base.safetensors", 1, "none: No such file or directory"),
-    "no model's file": ("anatomy base.safetensors --with a=none", 1, "none: No such file or"),
+    "no model's file": ("anatomy base.mkfp --with a=none", 1, "none: No such file or"),
     "no checkpoint": ("anatomy junk --with base.safetensors", 1, "junk: it is text that begins"),
     "nothing to compare": ("anatomy base.safetensors", 2, "are required: --with"),
     "one name twice": (
@@ -205,20 +212,20 @@ MISTAKES = {
         "lora: it is an adapter, whose factors are no lines of a model: merge it into its base",
     ),
     "an adapter among models": (
-        "anatomy base.safetensors --with lora",
+        "anatomy base.mkfp --with lora",
         1,
         "lora: it is an adapter",
     ),
     "NaN": (
-        "anatomy nan.safetensors --with base.safetensors",
+        "anatomy nan.safetensors --with base.mkfp",
         1,
         "nan.safetensors: tensor 'layers.1.up' has",
     ),
     "a scale": ("fingerprint base.safetensors --scale 3 -o o.mkfp", 1, "a power of two"),
-    "no scale": ("anatomy base.safetensors --with base.safetensors --scale 0", 1, "power of two"),
+    "no scale": ("anatomy base.safetensors --with base.mkfp --scale 0", 1, "power of two"),
     "a word for a scale": ("fingerprint base.safetensors --scale x -o o.mkfp", 2, "invalid int"),
     "another version": ("anatomy later.mkfp --with base.safetensors", 1, "later.mkfp: version"),
-    "a cut fingerprint": ("anatomy base.safetensors --with cut.mkfp", 1, "cut.mkfp: the CRC-32"),
+    "a cut fingerprint": ("anatomy base.mkfp --with cut.mkfp", 1, "cut.mkfp: the CRC-32"),
     "a fingerprint of one": ("fingerprint base.mkfp -o o.mkfp", 1, "base.mkfp is a finished"),
     "a support of one": ("support base.mkfp -o o", 1, "base.mkfp: it is a fingerprint of modelkin"),
     "no folder": (
@@ -241,33 +248,44 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_told_in_a_line(run_here: Run, here: Path, case: str) -> None:
-    """What is wrong and what to do; nothing is written."""
-    (here / "junk").write_text("x" * 99)
-    (here / "x").mkdir()
-    save(here / "x" / "base.safetensors", {"w": np.ones((2, 2), np.float32)})
-    (here / "lora").mkdir()
+@pytest.fixture(scope="module")
+def mistaken(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with these files and with broken ones, in which nothing is written."""
+    folder = tmp_path_factory.mktemp("mistaken")
+    shutil.copytree(written, folder, dirs_exist_ok=True)
+    (folder / "junk").write_text("x" * 99)
+    (folder / "x").mkdir()
+    save(folder / "x" / "base.safetensors", {"w": np.ones((2, 2), np.float32)})
+    (folder / "lora").mkdir()
     save(
-        here / "lora" / "adapter_model.safetensors",
+        folder / "lora" / "adapter_model.safetensors",
         {name: np.ones(shape, np.float32) for name, shape in ADAPTER.items()},
     )
     config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "target_modules": ["q"]}
-    (here / "lora" / "adapter_config.json").write_text(json.dumps(config))
-    broken = model(0)
-    broken["layers.1.up"][3, 5] = np.nan
-    save(here / "nan.safetensors", broken)
-    made = checkpoints.fingerprint(here / "base.safetensors").to_bytes()
-    (here / "base.mkfp").write_bytes(made)
-    (here / "cut.mkfp").write_bytes(made[: len(made) // 2])
-    (here / "later.mkfp").write_bytes(made[:4] + bytes([made[4] + 9]) + made[5:])
-    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    (folder / "lora" / "adapter_config.json").write_text(json.dumps(config))
+    broken = np.ones((300, 100), np.float32)
+    broken[3, 5] = np.nan
+    save(folder / "nan.safetensors", {"layers.1.up": broken})
+    made = checkpoints.fingerprint(folder / "base.safetensors").to_bytes()
+    (folder / "base.mkfp").write_bytes(made)
+    (folder / "cut.mkfp").write_bytes(made[: len(made) // 2])
+    (folder / "later.mkfp").write_bytes(made[:4] + bytes([made[4] + 9]) + made[5:])
+    return folder
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_told_in_a_line(
+    run_here: Run, mistaken: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """What is wrong and what to do; nothing is written."""
+    monkeypatch.chdir(mistaken)
+    before = {path: path.stat().st_mtime_ns for path in mistaken.rglob("*")}
     words, code, said = MISTAKES[case]
     done = run_here(*words.split())
     assert (code, "") == (done.returncode, done.stdout)
     assert said in done.stderr
     assert 1 == done.stderr.count("\n")
-    assert before == {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    assert before == {path: path.stat().st_mtime_ns for path in mistaken.rglob("*")}
 
 
 def test_without_a_library_a_picture_says_what_to_install(
@@ -282,11 +300,12 @@ def test_without_a_library_a_picture_says_what_to_install(
 def test_too_coarse_a_scale_is_noted(run_here: Run, here: Path) -> None:
     """Few lines tell nothing, whatever the models are; the note says what to do."""
     run_here("fingerprint", "base.safetensors", "--scale", "4096", "-o", "base.mkfp")
-    done = run_here("anatomy", "child.safetensors", "--with", "base.mkfp")
+    done = run_here("anatomy", "child.mkfp", "--with", "base.mkfp")
     assert "compared: 2 lines of the checkpoint, at scale 4,096" in done.stdout
     assert "modelkin: note: at scale 4,096 only 2 lines can be compared: give" in done.stderr
 
 
+@pytest.mark.slow
 def test_all_lines_find_more(run_here: Run, here: Path) -> None:
     """Where a sample leaves tensors unknown, a word says what may find them."""
     save(here / "noisy.safetensors", DERIVED["noise .2"](model(0)))
