@@ -123,6 +123,14 @@ def test_an_answer_prints_as_rows_and_sentences(child: modelkin.Fingerprint) -> 
     assert "b" not in {tag for tag, _ in page.found}
 
 
+def test_hostile_names_move_no_cursor() -> None:
+    """Those of tensors and models are escaped, on a terminal and in a notebook."""
+    hostile = {f"{k}\x1b[2J": v for k, v in small(0).items()}
+    found = modelkin.anatomy(fingerprint(hostile), {"base\x1b[2J\n": fingerprint(hostile)})
+    assert "\x1b" not in repr(found)
+    assert "\x1b" not in found._repr_html_()
+
+
 def test_an_answer_is_json(child: modelkin.Fingerprint) -> None:
     """All of it, by the names of its attributes."""
     found = modelkin.anatomy(child, {"base": fingerprint(small(0))})

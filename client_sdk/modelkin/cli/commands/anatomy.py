@@ -75,7 +75,7 @@ def anatomy(arguments: argparse.Namespace) -> Answer:
         picture.draw(found, name_of(arguments.file) or arguments.file)
         fields["plot"] = arguments.plot
     compared = int(child.at(found.scale).distinct.size)
-    if compared < _FEW:
+    if compared < min(_FEW, sum(child.lines.values())):
         notes.append(
             f"at scale {found.scale:,} only {quantity(compared, 'line')} can be compared: give "
             f"checkpoints with --scale 1, or fingerprints that were made with it"
@@ -148,7 +148,7 @@ def _text(found: Anatomy, compared: int, models: Sequence[str]) -> str:
     scale = f"compared: {quantity(compared, 'line')} of the checkpoint, at scale {found.scale:,}"
     unknown = sum(row.count for row in found.rows if row.model is None)
     if found.parents and unknown and found.scale > 1:
-        scale += f"; with --scale 1 all, which may find {quantity(unknown, 'tensor')} more"
+        scale += f"; {quantity(unknown, 'tensor')} unknown, for which --scale 1 compares all lines"
     return "\n".join([tensors, *left_out, scale, "", _models(found, models), "", *said])
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from modelkin._printing import MAX_ROWS, Printed, Table
+from modelkin._printing import MAX_ROWS, Printed, Table, excerpt
 from modelkin.core.fingerprints.comparison import MODEL_LIMIT, Comparison, compare
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.relations.relation import ORIGIN, Relation
@@ -99,9 +99,9 @@ class Anatomy(Printed):
         parents = f"{len(self.parents):,} parent{'' if len(self.parents) == 1 else 's'}"
         return Table(
             f"Anatomy, {len(self.tensors):,} tensors, {parents}",
-            tuple((each.model, each.summary) for each in self.parents),
+            tuple((excerpt(each.model), each.summary) for each in self.parents),
             COLUMNS,
-            tuple(row.cells for row in shown),
+            tuple(tuple(map(excerpt, row.cells)) for row in shown),
             (False, False, False, True, True),
             len(self.rows) - len(shown),
             (
