@@ -235,3 +235,16 @@ def test_a_seed_in_common_is_said_with_what_equal_lines_mean() -> None:
     )
     assert found.sentences[-1] == ORIGIN
     assert "the same random seed" in ORIGIN
+
+
+def test_an_expert_of_another_model_is_not_counted_in() -> None:
+    """Of four experts three are copies of the MLP, and the last one is a stranger's."""
+    mlp = [name for name in BASE if name.rpartition(".")[2] in ("up", "down")]
+    others = {name: values for name, values in BASE.items() if name not in mlp}
+    experts = {
+        f"{name.rpartition('.')[0]}.experts.{number}.{name.rpartition('.')[2]}": origin[name]
+        for name in mlp
+        for number, origin in enumerate((BASE, BASE, BASE, STRANGER))
+    }
+    found = anatomy(fingerprint(others | experts), {"base": fingerprint(BASE)})
+    assert "experts 0-2 of every layer grew from" in found.sentences[0]

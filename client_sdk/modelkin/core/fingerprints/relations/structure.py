@@ -80,7 +80,8 @@ def _of_experts(found: Differences) -> Relation | None:
         return None
     ours = found.comparison.ours
     numbers = [number for match in grown for number in match.group.numbers]
-    names = [name for number in numbers for name in ours.tensors[number].names]
+    from_it = [number for number in numbers if number in found.comparison.sources]
+    names = [name for number in from_it for name in ours.tensors[number].names]
     experts = {each.expert for each in map(position_of, names) if each.expert is not None}
     stacked = {match.group.matrices for match in grown}
     if experts:
