@@ -19,6 +19,7 @@ from studies.lines.gates import gates_of_lines
 from studies.lines.guises import simple
 from studies.lines.hub import hub_figures
 from studies.lines.layouts import layouts
+from studies.lines.llama import guises, rounded_as_published
 from studies.lines.merges import merge_figures
 from studies.lines.networks.architecture import Architecture
 from studies.lines.networks.catalogue import ARCHITECTURES
@@ -26,6 +27,7 @@ from studies.lines.networks.texts import LLAMA
 from studies.lines.results import (
     HUB,
     MERGES,
+    ONE_SEED,
     ROTATIONS,
     STRANGERS,
     WIDE,
@@ -90,18 +92,29 @@ def _derivatives(trained: Trained) -> Iterator[Derivative]:
     else:
         yield trained.same_seed()
     yield from simple(base, architecture)
+    if architecture is LLAMA:
+        yield from guises(base, 0)
+        yield from rounded_as_published(base)
     yield from layouts(base, architecture)
 
 
 def _strangers(zoo: Zoo) -> Figures:
-    """Every two networks that were trained apart, whatever their architectures."""
-    models = [
-        (f"{name} {seed}", fingerprints_of(Trained(architecture, zoo).base(seed)).whole)
+    """Every two networks of two seeds, and of one seed and two architectures: these are no kin by
+    training, and begin with equal values where their first layers are alike.
+    """
+    models = {
+        (name, f"seed {seed}"): fingerprints_of(Trained(architecture, zoo).base(seed)).whole
         for name, architecture in ARCHITECTURES.items()
         for seed in (0, 1)
-    ]
-    coarse = [(name, whole.at(_SCALE_OF_STRANGERS)) for name, whole in models]
-    return {"all keys": of_strangers(models), "one key in 8": of_strangers(coarse)}
+    }
+    of_seeds = [(seed, whole) for (_, seed), whole in models.items()]
+    coarse = [(seed, whole.at(_SCALE_OF_STRANGERS)) for seed, whole in of_seeds]
+    of_one = [(name, whole) for (name, seed), whole in models.items() if seed == "seed 0"]
+    return {
+        "two seeds, all keys": of_strangers(of_seeds),
+        "two seeds, one key in 8": of_strangers(coarse),
+        ONE_SEED: of_strangers(of_one),
+    }
 
 
 def _of(architecture: Architecture) -> Callable[[Zoo], Figures]:

@@ -49,8 +49,8 @@ def fingerprints_of(tensors: Tensors) -> Made:
 
 
 def share_of_lines(child: Fingerprint, model: Fingerprint) -> float:
-    """Of the child's keys, those that a model has."""
-    return float(np.isin(child.distinct, model.distinct).mean()) if child.keys.size else 0.0
+    """Of the child's keys, those that a model has; a line of several tensors counts as often."""
+    return float(np.isin(child.keys, model.distinct).mean()) if child.keys.size else 0.0
 
 
 def found(derivative: Derivative, base: Made, strangers: Mapping[str, Made]) -> dict[str, float]:
@@ -64,13 +64,14 @@ def found(derivative: Derivative, base: Made, strangers: Mapping[str, Made]) -> 
     Returns:
         ``lines``, the share that is found in the base by all keys; whether it is ``derived`` by
         default settings; the ``tensors`` that can be compared and those ``found`` at the right
-        place, by default settings and at scales 1, 8 and 32; and ``wrong``, over all of these:
-        tensors of which a source is elsewhere, and strangers that are parents.
+        place, by default settings and at scales 1, 8 and 32. Over all of these, ``wrong``: tensors
+        whose best source is elsewhere, and strangers that are parents; and ``beside``: tensors
+        whose best source is right, and which have others elsewhere.
     """
     child = fingerprints_of(derivative.tensors)
     figures = {"lines": share_of_lines(child.whole, base.whole)}
     models = {_BASE: base, **strangers}
-    wrong = 0
+    wrong, beside = 0, 0
     for title, scale in (("", None), *((f" at {scale}", scale) for scale in SCALES)):
         answer = anatomy(
             child.seen(scale), {name: model.seen(scale) for name, model in models.items()}
@@ -78,23 +79,29 @@ def found(derivative: Derivative, base: Made, strangers: Mapping[str, Made]) -> 
         parents = {parent.model: parent.verdict for parent in answer.parents}
         if scale is None:
             figures["derived"] = float(parents.get(_BASE) in _DERIVED)
-        placed = [_is_right(each, derivative) for each in answer.tensors if each.sources]
+        placed, others = _placed(answer.tensors, derivative)
         figures[f"found{title}"] = sum(placed)
         figures[f"tensors{title}"] = sum(
             each.tensor.reason is None and any(derivative.origins_of(each.tensor.names))
             for each in answer.tensors
         )
         wrong += len(placed) - sum(placed) + len(parents.keys() & strangers.keys())
-    return figures | {"wrong": wrong}
+        beside += others
+    return figures | {"wrong": wrong, "beside": beside}
 
 
-def _is_right(each: TensorAnatomy, derivative: Derivative) -> bool:
-    """Whether all of its sources are tensors that it was made of."""
-    origins = set(derivative.origins_of(each.tensor.names))
-    return all(
-        source.model == _BASE and origins.intersection(source.tensor.names)
-        for source in each.sources
-    )
+def _placed(tensors: Sequence[TensorAnatomy], derivative: Derivative) -> tuple[list[bool], int]:
+    """Whether the best source of each tensor is right; and how many of these have wrong others."""
+    placed, beside = list[bool](), 0
+    for each in tensors:
+        origins = set(derivative.origins_of(each.tensor.names))
+        right = [
+            source.model == _BASE and bool(origins.intersection(source.tensor.names))
+            for source in each.sources
+        ]
+        placed += right[:1]
+        beside += right[:1] == [True] and not all(right)
+    return placed, beside
 
 
 def log10_p(one: Fingerprint, other: Fingerprint) -> float:

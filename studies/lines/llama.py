@@ -15,7 +15,7 @@ from studies.lines.rounding import ROUNDED
 from studies.lines.trained import relayered
 from studies.lines.zoo import Tensors
 
-__all__ = ["guises"]
+__all__ = ["guises", "rounded_as_published"]
 
 _HEADS: Final = 8
 _KEY_HEADS: Final = 4
@@ -62,6 +62,16 @@ def guises(base: Tensors, seed: int) -> Iterator[Derivative]:
         yield noisy(base, sigmas, draw)
     yield _experts(base)
     yield Derivative("up-scaled", *relayered(base, LLAMA.layers, [0, 1, 2, 1, 2, 3]))
+
+
+def rounded_as_published(base: Tensors) -> Iterator[Derivative]:
+    """Types of GGUF under its names, and types that leave the tables of tokens as they are."""
+    for name in ROUNDED:
+        if name.startswith("Q"):
+            yield _as_gguf(rounded(base, name))
+    tables = {k: v for k, v in base.items() if k.endswith(LLAMA.tokens)}
+    for name in ("int4, groups of 128", "nf4"):
+        yield Derivative(f"{name}, not of tokens", rounded(base, name).tensors | tables)
 
 
 def _as_gguf(of: Derivative) -> Derivative:

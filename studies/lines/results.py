@@ -12,6 +12,7 @@ from studies.cells import FOLDER, Figures, rounded, versions, write_cell
 __all__ = [
     "HUB",
     "MERGES",
+    "ONE_SEED",
     "ROTATIONS",
     "STRANGERS",
     "STUDY",
@@ -25,6 +26,8 @@ STUDY: Final = "lines"
 HUB: Final = "hub"
 MERGES: Final = "merges"
 STRANGERS: Final = "strangers"
+ONE_SEED: Final = "one seed, two architectures, all keys"
+"""The row of strangers whose initial values may be equal."""
 WIDE: Final = "wide lines"
 ROTATIONS: Final = "rotations"
 
