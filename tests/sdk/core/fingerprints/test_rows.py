@@ -129,13 +129,33 @@ def test_many_kinds_with_the_same_layers_share_a_row() -> None:
     )
 
 
-def test_a_sibling_does_not_take_the_tensors_of_a_parent(
-    base: Tensors, hub: dict[str, Fingerprint]
-) -> None:
+def test_a_sibling_does_not_take_the_tensors_of_a_parent(base: Tensors) -> None:
     """Where a sample does not tell which of two is nearer, the first parent is named."""
-    relatives = {f"relative {i}": fingerprint(DERIVED["noise .05"](base)) for i in range(2)}
-    found = anatomy(fingerprint(DERIVED["8 bits"](base), 8), relatives | hub)
+    draw = np.random.default_rng(3)
+    child, sibling = (
+        {k: v + np.float32(size) * v.std() * draw.standard_normal(v.shape) for k, v in base.items()}
+        for size in (0.05, 0.01)
+    )
+    relatives = {"base": fingerprint(base), "sibling": fingerprint(sibling)}
+    found = anatomy(fingerprint(child, 8), relatives)
+    best = {each.sources[0].model for each in found.tensors if each.sources}
+    assert {"base", "sibling"} == best
     assert {found.parents[0].model} == {row.model for row in found.rows}
+
+
+def test_a_source_that_explains_a_tensor_stands_alone() -> None:
+    """Experts that began as one are alike, and each comes from itself."""
+    draw = np.random.default_rng(0)
+    common = draw.standard_normal((256, 64), np.float32)
+    experts = {
+        f"layers.0.experts.{i}.up": common
+        + np.float32(0.05) * draw.standard_normal((256, 64), np.float32)
+        for i in range(3)
+    }
+    found = anatomy(fingerprint(experts), {"base": fingerprint(experts)})
+    assert {3} == {len(each.sources) for each in found.tensors}
+    [row] = found.rows
+    assert ("layers 0 experts 0-2 up", "base", True) == (row.tensors, row.model, row.same)
 
 
 def test_what_is_not_found_has_no_source(base: Tensors, hub: dict[str, Fingerprint]) -> None:
