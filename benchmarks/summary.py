@@ -32,7 +32,16 @@ FOLDER: Final = PAGE.with_suffix("")
 """The folder of the pages that have the sections."""
 PAGES: Final = tuple(
     FOLDER / f"{name}.md"
-    for name in ("supports", "search", "kinship", "service", "sharing", "subspaces", "learngenes")
+    for name in (
+        "supports",
+        "search",
+        "kinship",
+        "provenance",
+        "service",
+        "sharing",
+        "subspaces",
+        "learngenes",
+    )
 )
 """The pages that have the sections, in the order of the summary."""
 
