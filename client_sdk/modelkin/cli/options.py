@@ -14,6 +14,7 @@ __all__ = [
     "CHECKPOINT",
     "FILE",
     "ROWS",
+    "WEIGHTS",
     "add_confirmation",
     "add_count",
     "add_limit",
@@ -26,9 +27,10 @@ __all__ = [
 
 T = TypeVar("T")
 
-CHECKPOINT: Final = (
-    "a .safetensors file, the index of a sharded one, or a folder that holds one; or an adapter"
+WEIGHTS: Final = (
+    "a .safetensors or .gguf file, the index of a sharded one, or a folder that holds one"
 )
+CHECKPOINT: Final = f"{WEIGHTS}; or an adapter"
 FILE: Final = f"a file of modelkin, {CHECKPOINT}; - for standard input"
 ROWS: Final = 50
 """The rows of a listing that a terminal gets without ``--all``."""

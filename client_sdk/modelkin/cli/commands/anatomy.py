@@ -11,7 +11,7 @@ from modelkin import checkpoints
 from modelkin.checkpoints import Checkpoint
 from modelkin.checkpoints.anatomies import fingerprint_of, is_fingerprint, name_of
 from modelkin.cli.commands.fingerprints import add_scale, made_of
-from modelkin.cli.options import CHECKPOINT
+from modelkin.cli.options import WEIGHTS
 from modelkin.cli.output import Answer, quantity, table
 from modelkin.cli.pictures import Picture
 from modelkin.cli.style import FAINT, GOOD, HEAD, Styled, paint
@@ -28,7 +28,7 @@ __all__ = ["anatomy", "anatomy_options"]
 
 _FEW: Final = 64
 """Lines of which hardly any would be found of a model that was trained on."""
-_FILE: Final = f"a fingerprint that `modelkin fingerprint` wrote, or {CHECKPOINT}"
+_FILE: Final = f"a fingerprint that `modelkin fingerprint` wrote, or {WEIGHTS}"
 
 
 def anatomy_options(parser: argparse.ArgumentParser) -> None:

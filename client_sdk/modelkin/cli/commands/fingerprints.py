@@ -10,7 +10,7 @@ from modelkin._whole_files import require_ordinary
 from modelkin.checkpoints import Checkpoint
 from modelkin.checkpoints.anatomies import fingerprint_of, is_fingerprint
 from modelkin.cli.inputs import open_kept
-from modelkin.cli.options import CHECKPOINT
+from modelkin.cli.options import WEIGHTS
 from modelkin.cli.output import Answer, quantity
 from modelkin.cli.progress import ShareLine
 from modelkin.core.fingerprints.fingerprint import Fingerprint
@@ -22,7 +22,7 @@ __all__ = ["add_scale", "fingerprint", "fingerprint_options", "made_of"]
 
 def fingerprint_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``fingerprint``."""
-    parser.add_argument("checkpoint", help=CHECKPOINT)
+    parser.add_argument("checkpoint", help=WEIGHTS)
     parser.add_argument(
         "-o",
         "--output",
