@@ -9,6 +9,7 @@ sibling of both, their base, and an average with a third one lie off that line.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -29,6 +30,8 @@ more, the common base 1.4, siblings 2."""
 _REACH: Final = 0.93
 """The most that either distance is of it. A model that was merely changed a little lies beside one
 of the two, and as far from the other as that one."""
+_DEVIATIONS: Final = 3.5
+"""How many standard deviations of luck it has more lines of each than the other has."""
 _UNEVEN: Final = 0.1
 """How far the shares of kinds and of layers are from that of the whole: an average has one share
 everywhere, and what was put together of whole tensors has 0 and 1."""
@@ -94,7 +97,8 @@ class Merges:
         if not apart or sum(parts) <= 0:
             return None
         share, stretch, reach = parts[1] / sum(parts), sum(parts) / apart, max(parts) / apart
-        if not (_STRETCH[0] <= stretch <= _STRETCH[1] and reach <= _REACH):
+        is_straight = _STRETCH[0] <= stretch <= _STRETCH[1] and reach <= _REACH
+        if not (is_straight and self._is_between(numbers[1], numbers[2], scale)):
             return Merge(share, stretch, reach, None)
         by_kinds = own.unevenness(to_first, to_second, share)
         layers = _Strata(own.of, _layer)
@@ -103,6 +107,19 @@ class Merges:
         )
         by_layers = layers.unevenness(to_first, to_second, share)
         return Merge(share, stretch, reach, max(by_kinds, by_layers))
+
+    def _is_between(self, first: int, second: int, scale: int) -> bool:
+        """Whether it has more lines of each model than the other model has, beyond luck."""
+        own = self._of(0, scale).of.distinct
+        a, b = (self._of(number, scale).of.distinct for number in (first, second))
+        common = np.intersect1d(a, b, assume_unique=True)
+        for model in (a, b):
+            nearer = np.intersect1d(own, model, assume_unique=True)
+            gained = np.setdiff1d(nearer, common, assume_unique=True).size
+            lost = np.setdiff1d(common, nearer, assume_unique=True).size
+            if gained - lost < _DEVIATIONS * math.sqrt(gained + lost):
+                return False
+        return True
 
     def _of(self, number: int, scale: int) -> _Strata:
         key = number, scale

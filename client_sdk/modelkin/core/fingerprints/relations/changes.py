@@ -116,7 +116,7 @@ def _where(found: Differences) -> str | None:
         changed -= equal
     held, of_tensor = found.comparison.held, found.comparison.of_tensor
     lucky = [n for n in changed if of_tensor[n] == held[n]]
-    share = _share(found, changed - set(lucky))
+    share = _most(found, changed - set(lucky))
     expected = sum(share ** int(held[number]) for number in changed)
     if changed == steady or not changed or len(lucky) > 2 * expected:
         return None
@@ -133,20 +133,18 @@ def _equal_cells(found: Differences, numbers: Collection[int]) -> set[int]:
             members[cell_of(number, ours[number])].append(number)
         equal = [each for each in members.values() if of_tensor[each].sum() == held[each].sum()]
         inside = {number for each in equal for number in each}
-        share = _share(found, set(numbers) - inside)
+        share = _most(found, set(numbers) - inside)
         rare = [each for each in equal if share ** int(held[each].sum()) < _RARE]
         if rare:
             return {number for each in rare for number in each}
     return set()
 
 
-def _share(found: Differences, numbers: Collection[int]) -> float:
-    """The share of equal lines of some tensors, not quite 0 or 1."""
-    at = sorted(numbers)
-    hits, count = (
-        int(each[at].sum()) for each in (found.comparison.of_tensor, found.comparison.held)
-    )
-    return (hits + 1) / (count + 2)
+def _most(found: Differences, numbers: Collection[int]) -> float:
+    """The largest share of equal lines that one of some tensors has, not quite 0 or 1."""
+    held, of_tensor = found.comparison.held, found.comparison.of_tensor
+    shares = ((int(of_tensor[n]) + 1) / (int(held[n]) + 2) for n in numbers)
+    return max(shares, default=0.5)
 
 
 def _tensor(number: int, _: LinesOfTensor) -> Hashable:

@@ -44,6 +44,11 @@ _FEW: Final = 0.1
 """Lines of one direction that are left in a tensor whose other direction has another order."""
 _ALIKE: Final = 0.2
 """Kappa of tensors in one order, however much they were trained; others have about 0."""
+_BROKEN: Final = 0.3
+"""The most of the lines across that are left where the order is another one; where rows have other
+scales, more are."""
+_RARE: Final = 1e-6
+"""The probability below which lines are not all equal by luck."""
 _LEAST: Final = 12
 """Keys of a direction that tell."""
 
@@ -275,7 +280,13 @@ def _of_whole(
     total, of_total = sum(found.values()), max(1, sum(held.values()))
     plain = Match(group, origins, change, total, of_total)
     kappa = _kappa(comparison, group, origins[0])
-    if change != "none" or (kappa is not None and kappa >= _ALIKE):
+    if change == "grown":
+        return plain
+    if rows != columns and (ordered := _reordered(plain, found, held)):
+        return ordered
+    if change != "none":
+        return plain
+    if kappa is not None and kappa >= _ALIKE:
         return plain
     if rows == columns:
         if kappa is None or of_total < 2 * _LEAST:
@@ -288,6 +299,18 @@ def _of_whole(
     if enough and high >= 0.2 and low <= _FEW * high:
         return Match(group, origins, change, found[length], held[length], None, True)
     return plain if kappa is None else replace(plain, change="turned")
+
+
+def _reordered(plain: Match, found: Mapping[int, int], held: Mapping[int, int]) -> Match | None:
+    """A group of which all lines of one direction are equal, and those across are not.
+
+    Only another order does that: what changes many lines changes those across as well.
+    """
+    for length, other in (plain.group.sides, plain.group.sides[::-1]):
+        count, across = held.get(length, 0), (found.get(other, 0) + 1) / (held.get(other, 0) + 2)
+        if found.get(length, 0) == count and across < _BROKEN and across**count < _RARE:
+            return replace(plain, found=count, comparable=count, is_reordered=True)
+    return None
 
 
 def _kappa(comparison: Comparison, group: Group, origin: Group) -> float | None:
@@ -348,7 +371,9 @@ def _resized(
     before, across = sum(origin.sides) - shared, sum(group.sides) - shared
     names = max(len(comparison.theirs.tensors[number].names) for number in origin.numbers)
     siblings = sum(prod(each.shape) * _many(comparison.ours, each) for each in children[origin])
-    if len(children[origin]) > names:  # a tied table may have become one for each name
+    pieces = sum(_many(comparison.ours, each) for each in children[origin])
+    # A tied table may have become one for each name.
+    if pieces > max(names, _many(comparison.theirs, origin)):
         is_split = siblings == prod(origin.shape)
         return ("split" if is_split else "other"), shared if is_split else 0, 0
     distinct = max(comparison.ours.tensors[n].lines.get(shared, 0) for n in group.numbers)

@@ -50,7 +50,7 @@ def position_of(name: str) -> Position:
     if numbered:
         stack = [*stack, numbered[1]]
     elif recurrent:
-        rest = ["_".join(filter(None, (*recurrent.group(1, 2), recurrent[4])))]
+        rest = ["_".join(recurrent.group(1, 2)) + (recurrent[4] or ""), *rest]
     expert = next(
         (i for i in range(1, len(rest)) if rest[i].isdecimal() and _EXPERTS.fullmatch(rest[i - 1])),
         None,

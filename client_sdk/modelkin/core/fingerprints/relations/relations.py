@@ -155,6 +155,7 @@ def _beside(parents: Sequence[Parent]) -> list[Relation]:
             found.append(_related(parent))
         else:
             kin.append(parent)
+    kin.sort(key=lambda parent: -parent.share_of_lines)
     if kin:
         words = listed([f"{plain(each.model)} ({percent(each.share_of_lines)})" for each in kin])
         sentence = f"shares weights as well, by lines that are equal, with {words}"

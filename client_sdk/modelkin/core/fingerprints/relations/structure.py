@@ -155,8 +155,8 @@ def _of_added(found: Differences, has_head: bool) -> Relation | None:
 def _of_layout(found: Differences) -> Relation | None:
     labels = dict[str, dict[str, None]]()
     for match in found.matches:
-        word = "another order in" if match.is_reordered else _LAYOUT.get(match.change)
-        if word:
+        words = [_LAYOUT.get(match.change), "another order in" if match.is_reordered else None]
+        for word in filter(None, words):
             labels.setdefault(word, {})[found.label(match.group)] = None
     parts = [f"{word} {listed([*each])}" for word, each in labels.items()]
     if any(found.is_renamed(match) for match in found.matches):
