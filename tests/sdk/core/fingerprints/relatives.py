@@ -188,6 +188,10 @@ SAID: Final[Mapping[str, tuple[Made, Sequence[str]]]] = {
         lambda: DERIVED["permuted units"](BASE),
         [f"{LAYOUT}another order in up, down{ALL_ELSE}"],
     ),
+    "permuted units, conv1d": (
+        lambda: conv1d(DERIVED["permuted units"](BASE)),
+        [f"{LAYOUT}transposed q, k, v, o, up, down; another order in up, down{ALL_ELSE}"],
+    ),
     "repeated heads": (
         lambda: DERIVED["repeated heads"](BASE),
         [f"{LAYOUT}rows repeated in k, v{ALL_ELSE}"],
@@ -289,6 +293,27 @@ SAID: Final[Mapping[str, tuple[Made, Sequence[str]]]] = {
     "of a model not given": (
         lambda: layers((BASE, 0), (BASE, 1), (with_head(5), 2)),
         ["layers 2-3 of base dropped; its layer 2 is not found in base, all else of base"],
+    ),
+    "beside another network": (
+        lambda: BASE | {f"vision.{name}": values for name, values in with_head(6).items()},
+        [
+            "its layers 0-3 of vision.layers are not found in base",
+            f"not found in base: vision.embed, vision.lm_head{ALL_ELSE}",
+        ],
+    ),
+    "rounded, some changed": (
+        lambda: changed(rounded(BASE, 8), 3, 0.03, "up|down"),
+        [IN_PLACE],
+    ),
+    "narrower, changed, gguf": (
+        lambda: {
+            in_gguf(name): values
+            for name, values in changed(narrower(BASE, 128), 3, 0.03, "up|down").items()
+        },
+        [
+            "narrower than base: ffn_up, ffn_down from 384 to 128",
+            f"{LAYOUT}renamed{ALL_ELSE}",
+        ],
     ),
     "embedding reused": (
         lambda: with_head(7) | {"embed": BASE["embed"]},

@@ -192,6 +192,30 @@ def test_names_of_layers_decide_nothing_but_words(how: str) -> None:
         ]
 
 
+def test_gates_are_split_or_in_another_order() -> None:
+    """Of a recurrent network, whose layers stand in the last word of a name."""
+    draw = np.random.default_rng(0)
+    names = [
+        f"rnn.weight_{of}_l{i}{way}"
+        for of in ("ih", "hh")
+        for i in (0, 1)
+        for way in ("", "_reverse")
+    ]
+    base = {name: draw.standard_normal((3, 128, 128)).astype(np.float32) for name in names}
+    models = {"base": fingerprint({name: gates.reshape(384, 128) for name, gates in base.items()})}
+    moved = {name: gates[[1, 0, 2]].reshape(384, 128) for name, gates in base.items()}
+    parts = {
+        f"{name}.{gate}": gates[i] for name, gates in base.items() for i, gate in enumerate("rzn")
+    }
+    kinds = ("weight_ih", "weight_ih_reverse", "weight_hh", "weight_hh_reverse")
+    layout = "another layout than base's: "
+    assert [f"{layout}another order in {', '.join(kinds)}, all of base"] == said(
+        anatomy(fingerprint(moved), models)
+    )
+    [split, *_] = said(anatomy(fingerprint(parts), models))
+    assert split.startswith(f"{layout}split weight_ih.r, weight_ih.z, weight_ih.n")
+
+
 def test_an_up_scaled_model_is_no_copy_of_its_base() -> None:
     """It has all lines of the base and no other, but more parameters; the base is a part of it."""
     grown = fingerprint(of(BASE, 0, 1, 2, 1, 2, 3))

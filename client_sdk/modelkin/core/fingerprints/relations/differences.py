@@ -147,7 +147,8 @@ class Differences:
         if any(match.is_open for match in self.matches):
             return ""
         is_rest = any(
-            match.change == "none" and not match.is_reordered and not self.is_renamed(match)
+            not match.is_steady
+            or (match.change == "none" and not match.is_reordered and not self.is_renamed(match))
             for match in self.matches
         )
         return f", all else of {self.model}" if is_rest else f", all of {self.model}"
