@@ -76,17 +76,20 @@ def _layers_of(first: Tensors, second: Tensors) -> Tensors:
 def hub_figures(trained: Trained) -> Figures:
     """Every pair: kin that are found and strangers that are taken for kin, by the limit of P."""
     hub = list(members(trained))
-    kin, strangers = list[float](), list[float]()
-    layouts, equal = [_layout(each.fingerprint) for each in hub], 0
+    kin, strangers, unlike = list[float](), list[float](), list[float]()
+    layouts = [_layout(each.fingerprint) for each in hub]
     for at, one in enumerate(hub):
         for beyond, other in enumerate(hub[at + 1 :], at + 1):
+            p = log10_p(one.fingerprint, other.fingerprint)
             is_kin = bool(one.families & other.families)
-            equal += is_kin and layouts[at] == layouts[beyond]
-            (kin if is_kin else strangers).append(log10_p(one.fingerprint, other.fingerprint))
+            (kin if is_kin else strangers).append(p)
+            if is_kin and layouts[at] != layouts[beyond]:
+                unlike.append(p)
     figures: Figures = {
         f"P below 1e{limit}": {
             "false": sum(p < limit for p in strangers),
             "recall": sum(p < limit for p in kin) / len(kin),
+            "of two layouts": sum(p < limit for p in unlike) / len(unlike),
         }
         for limit in LIMITS
     }
@@ -94,7 +97,7 @@ def hub_figures(trained: Trained) -> Figures:
         "checkpoints": len(hub),
         "kin": len(kin),
         "strangers": len(strangers),
-        "kin of equal layouts": equal / len(kin),
+        "kin of two layouts": len(unlike),
         "strangers' least log10 P": min(strangers),
     }
     return figures | {"answers": _answers(hub)}

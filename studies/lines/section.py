@@ -150,8 +150,8 @@ def _all(cells: Mapping[str, Figures], own: Mapping[str, Figures]) -> Iterator[s
         yield _OF_HUB
         limits = {k: row for k, row in cells[HUB].items() if k.startswith("P below")}
         yield table(
-            ("kin if", "false", "recall"),
-            [(k, f"{row['false']:.0f}", f"{row['recall']:.3f}") for k, row in limits.items()],
+            ("kin if", *next(iter(limits.values()))),
+            [(k, *map(_number, row.values())) for k, row in limits.items()],
         )
         counts = cells[HUB]["pairs"] | cells[HUB]["answers"]
         yield table(("of the hub", "seen"), [(k, _number(v)) for k, v in counts.items()])
