@@ -315,6 +315,12 @@ SAID: Final[Mapping[str, tuple[Made, Sequence[str]]]] = {
             f"{LAYOUT}renamed{ALL_ELSE}",
         ],
     ),
+    "a mixed layer": (
+        lambda: (
+            BASE | {f"layers.1.{kind}": BASE[f"layers.2.{kind}"] for kind in ("q", "k", "o", "up")}
+        ),
+        ["part of base: layers 0, 2-3, v, down of layer 1, embed, lm_head"],
+    ),
     "embedding reused": (
         lambda: with_head(7) | {"embed": BASE["embed"]},
         ["lines in common with base, in embed"],

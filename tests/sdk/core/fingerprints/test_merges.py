@@ -62,3 +62,28 @@ def test_a_model_lies_at_itself(parents: tuple[Fingerprint, Fingerprint]) -> Non
     assert stranger is not None
     assert stranger.stretch > 5
     assert merge_of(second, first, first) is None
+
+
+def test_what_two_adapters_left_is_no_average_of_them() -> None:
+    """Their base lies straight between two models of which each changed other kinds."""
+    first, second = (
+        fingerprint({k: each[k] if k[-1] in kinds else model(0)[k] for k in each})
+        for each, kinds in ((tuned(1), "qv"), (tuned(2), "pn"))
+    )
+    found = merge_of(fingerprint(model(0)), first, second)
+    assert found is not None
+    assert pytest.approx(1, abs=0.02) == found.stretch
+    assert not found.is_average
+
+
+@pytest.mark.slow
+def test_few_lines_make_no_average() -> None:
+    """Two layers that were changed a little are nearer to another model by luck alone."""
+    base, other = fingerprint(model(0)), fingerprint(tuned(1))
+    for seed in range(3, 12):
+        late = {
+            k: v for k, v in tuned(seed, 0.01).items() if k.startswith(("layers.2", "layers.3"))
+        }
+        found = merge_of(fingerprint(late).at(8), base, other)
+        assert found is not None
+        assert not found.is_average

@@ -20,8 +20,8 @@ Layer: TypeAlias = tuple[str, int]
 
 _EQUAL: Final = 0.8
 """Layers with so many of the lines that the first has are copies of it."""
-_RIVAL: Final = 0.5
-"""A layer with more of them than that, and no copy, leaves it open which one it is."""
+_OTHERS: Final = 0.5
+"""The share of a tensor's lines from other layers that leaves open where its layer is from."""
 
 
 def layers_of(tensor: LinesOfTensor) -> set[Layer]:
@@ -76,23 +76,51 @@ def layer_map(comparison: Comparison, numbers: Collection[int]) -> LayerMap:
     ours, theirs = comparison.ours, comparison.theirs
     mine = [layers_of(each) if number in numbers else set() for number, each in _all(ours)]
     its = [layers_of(each) for _, each in _all(theirs)]
+    met = _met(comparison, its)
     counts = defaultdict[Layer, Counter[Layer]](Counter)
-    for (first, second), count in comparison.meetings.pairs().items():
-        for layer in mine[first]:
-            counts[layer].update(dict.fromkeys(its[second], count))
+    for number, places in met.items():
+        for layer in mine[number]:
+            counts[layer].update({place: len(keys) for place, keys in places.items()})
+    members = defaultdict[Layer, list[_Met]](list)
+    for number, places in met.items():
+        for layer in mine[number]:
+            members[layer].append(places)
     lines, lines_of_model = _lines(ours, mine), _lines(theirs, its)
     layers, of = sorted(lines), sorted(lines_of_model)
     limit = TENSOR_LIMIT - math.log10(max(1, len(layers) * len(of)))
     copies = {}
     for layer in layers:
         found = _copies(counts[layer])
-        if not found:
+        if not found or any(_is_from_others(places, found) for places in members[layer]):
             continue
         least = min(counts[layer][each] for each in found)
         lines_found = lines_of_model[next(iter(found))]
         if chance(least, lines[layer], lines_found, ours.scale)[1] < limit:
             copies[layer] = found
     return LayerMap(layers, of, _origins(LayerMap(layers, of, {}, copies)), copies)
+
+
+_Met: TypeAlias = Mapping[Layer, set[int]]
+"""The keys of a tensor that each layer of a model has."""
+
+
+def _met(comparison: Comparison, its: Sequence[set[Layer]]) -> dict[int, _Met]:
+    """The keys of each of the checkpoint's tensors that layers of the model have."""
+    meetings = comparison.meetings
+    met = defaultdict[int, dict[Layer, set[int]]](lambda: defaultdict(set))
+    for first, second, at in zip(
+        meetings.first.tolist(), meetings.second.tolist(), meetings.at.tolist(), strict=True
+    ):
+        for layer in its[second]:
+            met[first][layer].add(at)
+    return dict(met)
+
+
+def _is_from_others(places: _Met, found: Collection[Layer]) -> bool:
+    """Whether a tensor has most of its lines from other layers than those of its own layer."""
+    inside = set[int]().union(*(places.get(layer, set()) for layer in found))
+    anywhere = set[int]().union(*places.values())
+    return len(anywhere) - len(inside) >= max(TENSOR_KEYS, _OTHERS * len(anywhere))
 
 
 def _all(fingerprint: Fingerprint) -> list[tuple[int, LinesOfTensor]]:
@@ -109,13 +137,11 @@ def _lines(fingerprint: Fingerprint, layers: Sequence[set[Layer]]) -> dict[Layer
 
 
 def _copies(counts: Counter[Layer]) -> frozenset[Layer]:
-    """The layers that have most of the lines; none where others have half as many."""
+    """The layers that have most of the lines."""
     if not counts or max(counts.values()) < TENSOR_KEYS:
         return frozenset()
     most = max(counts.values())
-    found = frozenset(layer for layer, count in counts.items() if count >= _EQUAL * most)
-    others = (count for layer, count in counts.items() if layer not in found)
-    return frozenset() if max(others, default=0) > _RIVAL * most else found
+    return frozenset(layer for layer, count in counts.items() if count >= _EQUAL * most)
 
 
 def _origins(found: LayerMap) -> dict[Layer, Layer]:
