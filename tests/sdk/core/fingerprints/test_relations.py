@@ -272,3 +272,33 @@ def test_an_expert_of_another_model_is_not_counted_in() -> None:
     }
     found = anatomy(fingerprint(others | experts), {"base": fingerprint(BASE)})
     assert "experts 0-2 of every layer grew from" in found.sentences[0]
+
+
+def test_one_large_table_makes_no_child() -> None:
+    """A vocabulary that both have from elsewhere is named, and nothing is said of the others."""
+    table = {"embed": rows(9000, 0)}
+    found = anatomy(fingerprint(STRANGER | table), {"base": fingerprint(BASE | table)})
+    assert "derived" == found.parents[0].verdict  # it holds half of all lines
+    assert ("lines in common with base, in embed", ORIGIN) == found.sentences
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("emb.word", "vocabulary cut to 700 rows, all else of base"),
+        ("embeddings.word_embeddings.weight", "vocabulary cut to 700 rows, all else of base"),
+        ("embeddings.position_embeddings.weight", "narrower than base: "),
+        ("emb.pos", "narrower than base: "),
+    ],
+)
+def test_tables_of_words_are_told_by_their_names(name: str, sentence: str) -> None:
+    """Those of positions are no vocabulary."""
+    others = {each: values for each, values in BASE.items() if each != "embed"}
+    whole = others | {name: rows(900, 1)}
+    cut = others | {name: rows(900, 1)[:700]}
+    found = anatomy(fingerprint(cut), {"base": fingerprint(whole)})
+    assert found.sentences[0].startswith(sentence)
+
+
+def rows(count: int, seed: int) -> Any:
+    return np.random.default_rng(seed).standard_normal((count, 128)).astype(np.float32)

@@ -6,7 +6,7 @@ sentence compares the checkpoint with a model, and says nothing where the lines 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Final
@@ -18,7 +18,7 @@ from modelkin.core.fingerprints.relations.assembly import assembled, sources_of
 from modelkin.core.fingerprints.relations.changes import part_of, rest_of, used_of
 from modelkin.core.fingerprints.relations.differences import Differences
 from modelkin.core.fingerprints.relations.layer_maps import layers_of
-from modelkin.core.fingerprints.relations.relation import Relation
+from modelkin.core.fingerprints.relations.relation import Relation, RelationName
 from modelkin.core.fingerprints.relations.structure import relations_of_structure
 from modelkin.core.fingerprints.relations.wording import (
     counted,
@@ -34,6 +34,11 @@ __all__ = ["relations"]
 _NOTHING: Final = "no model given is an ancestor, as far as lines show; absence proves nothing"
 _NO_MODELS: Final = "no model was given"
 _NO_LINES: Final = "it has no lines to compare: its matrices are short, tables, or of few values"
+_FEW: Final = 0.125
+"""The share of a checkpoint's tensors up to which those that are found are named, and no more is
+said: a vocabulary that both have from elsewhere makes no model another one's."""
+_NAMED: Final = 3
+"""Tensors that are named each, whatever their layers."""
 _MOST_MERGED: Final = 8
 """The models among which the two of an average are looked for."""
 
@@ -103,15 +108,15 @@ def _average(parents: Sequence[Parent], pair: tuple[int, int], merge: Merge) -> 
 
 def _of_first(comparison: Comparison, parent: Parent, is_average: bool) -> list[Relation]:
     """What a checkpoint is to the model that it has most from."""
-    name = plain(parent.model)
+    tensors = comparison.ours.tensors
     if parent.verdict == "reuses":
-        tensors = enumerate(comparison.ours.tensors)
-        used = [number for number, each in tensors if each.name in parent.tensors]
-        words = tensors_in_words(comparison.ours, used)
-        return [Relation("reuses", (parent.model,), f"lines in common with {name}, in {words}")]
+        used = [number for number, each in enumerate(tensors) if each.name in parent.tensors]
+        return [_in_few(comparison, parent, "reuses", used)]
     if parent.verdict == "related":
         return [_related(parent)]
-    compared = {number for number, each in enumerate(comparison.ours.tensors) if each.lines}
+    compared = {number for number, each in enumerate(tensors) if each.lines}
+    if len(comparison.sources) <= _FEW * len(compared):
+        return [_in_few(comparison, parent, "shares", comparison.sources)]
     differences = Differences(comparison, compared)
     found = relations_of_structure(differences)
     if is_average:
@@ -122,6 +127,18 @@ def _of_first(comparison: Comparison, parent: Parent, is_average: bool) -> list[
     if isinstance(rest, Relation):
         return [*found, rest]
     return [*found[:-1], replace(found[-1], sentence=found[-1].sentence + rest)]
+
+
+def _in_few(
+    comparison: Comparison, parent: Parent, name: RelationName, numbers: Collection[int]
+) -> Relation:
+    tensors = comparison.ours.tensors
+    if len(numbers) > _NAMED:
+        words = tensors_in_words(comparison.ours, numbers)
+    else:
+        words = listed([plain(tensors[number].name) for number in sorted(numbers)])
+    sentence = f"lines in common with {plain(parent.model)}, in {words}"
+    return Relation(name, (parent.model,), sentence)
 
 
 def _is_cut(found: Differences, parent: Parent) -> bool:

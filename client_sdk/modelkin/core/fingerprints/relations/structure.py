@@ -21,9 +21,11 @@ __all__ = ["relations_of_structure"]
 
 _ALL: Final = 0.99
 _WORDS: Final = re.compile(
-    r"(?i)(?:^|[._/])(?:embed\w*|wte|shared|tok\w*|\w*word_embeddings?|lm_head|vocab\w*)(?:$|[._/])"
+    r"(?i)(?:^|[._/])(?:emb\w*|\w+_emb\w*|wte|shared|tok\w*|lm_head|vocab\w*)(?:$|[._/])"
 )
 """Names of tables with a row for each token."""
+_OTHER_TABLES: Final = re.compile(r"(?i)pos|patch|type|time")
+"""Names of tables with a row for something else."""
 _LAYOUT: Final = {
     "fused": "fused",
     "split": "split",
@@ -59,7 +61,9 @@ def _is_vocabulary(found: Differences, match: Match) -> bool:
         return False
     widths = {each.resized for each in found.matches if each.group.stack}
     names = found.comparison.ours.tensors[match.group.numbers[0]].names
-    return match.resized not in widths and any(_WORDS.search(name) for name in names)
+    return match.resized not in widths and any(
+        _WORDS.search(name) and not _OTHER_TABLES.search(name) for name in names
+    )
 
 
 def _of_vocabulary(found: Differences, matches: Collection[Match]) -> Relation | None:
