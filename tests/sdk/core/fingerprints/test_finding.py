@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from itertools import permutations
 
-import numpy as np
 import pytest
 
 from modelkin.core.fingerprints.anatomy import anatomy
 from modelkin.core.fingerprints.fingerprint import Fingerprint
-from tests.sdk.core.fingerprints.planted import Tensors, fingerprint, model
+from tests.sdk.core.fingerprints.planted import fingerprint, model
+from tests.sdk.core.fingerprints.relatives import changed
 
 SCALE = 8
 RELATIVES = 25
-
-
-def tuned(base: Tensors, seed: int) -> Tensors:
-    """Independent changes of a tenth of each tensor's size."""
-    draw = np.random.default_rng(seed)
-    return {
-        name: values + np.float32(0.1 * values.std()) * draw.standard_normal(values.shape, "f4")
-        for name, values in base.items()
-    }
 
 
 @pytest.mark.slow
@@ -31,7 +22,7 @@ def test_a_popular_parent_hides_no_other(taken: tuple[str, ...]) -> None:
     popular, other = model(0), model(1)
     child = {k: (other if k.startswith(taken) else popular)[k] for k in popular}
     hub = {"popular": fingerprint(popular, SCALE), "other": fingerprint(other, SCALE)}
-    hub |= {str(i): fingerprint(tuned(popular, i), SCALE) for i in range(RELATIVES)}
+    hub |= {str(i): fingerprint(changed(popular, i, 0.1), SCALE) for i in range(RELATIVES)}
     parents = anatomy(fingerprint(child, SCALE), hub).parents
     assert ["popular", "other"] == [each.model for each in parents[:2]]
     assert RELATIVES + 2 == len(parents)

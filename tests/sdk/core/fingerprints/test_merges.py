@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.merges import merge_of
 from tests.sdk.core.fingerprints.planted import Tensors, fingerprint, model
+from tests.sdk.core.fingerprints.relatives import average, changed
 
 
 def tuned(seed: int, sigmas: float = 0.1) -> Tensors:
-    """A fine-tune of the base: independent changes of every weight."""
-    draw = np.random.default_rng(seed)
-    return {
-        name: (values + sigmas * values.std() * draw.standard_normal(values.shape)).astype("f4")
-        for name, values in model(0).items()
-    }
-
-
-def average(first: Tensors, second: Tensors, share: float) -> Tensors:
-    weight = np.float32(share)
-    return {name: weight * first[name] + (1 - weight) * second[name] for name in first}
+    """A fine-tune of the base."""
+    return changed(model(0), seed, sigmas)
 
 
 @pytest.fixture(scope="module")
