@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from modelkin._printing import MAX_ROWS, Printed, Table, excerpt
-from modelkin.core.fingerprints.comparison import MODEL_LIMIT, Comparison, compare
+from modelkin.core.fingerprints.comparison import ALL_LINES, MODEL_LIMIT, Comparison, compare
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.relations.relation import ORIGIN, Relation
 from modelkin.core.fingerprints.relations.relations import relations
@@ -37,7 +37,6 @@ __all__ = [
 AnatomyVerdict = Literal[Verdict, "average", "assembled", "unknown"]
 """What a checkpoint is: an average of two models, put together of several, or what it is to one."""
 
-_ALL: Final = 0.99
 _MOST_COMMON: Final = 0.9
 _ENOUGH: Final = 0.25
 
@@ -194,9 +193,9 @@ def _parent(checkpoint: Fingerprint, found: Comparison, added: float) -> Parent:
 
 
 def _verdict(found: Comparison, held: float) -> Verdict:
-    if found.share >= _ALL:
+    if found.share >= ALL_LINES:
         own, of_model = (_parameters(each) for each in (found.ours, found.theirs))
-        if found.share_of_model >= _ALL and _ALL <= own / of_model <= 1 / _ALL:
+        if found.share_of_model >= ALL_LINES and ALL_LINES <= own / of_model <= 1 / ALL_LINES:
             return "copy"
         # A checkpoint of more parameters, such as an up-scaled one, is no part.
         return "part" if own <= of_model else "derived"

@@ -21,6 +21,7 @@ from modelkin.core.fingerprints.tensor_signatures import kappa_of
 from modelkin.core.fingerprints.tensors import LinesOfTensor
 
 __all__ = [
+    "ALL_LINES",
     "MODEL_LIMIT",
     "TENSOR_KEYS",
     "TENSOR_LIMIT",
@@ -30,6 +31,8 @@ __all__ = [
     "compare",
 ]
 
+ALL_LINES: Final = 0.99
+"""The share of lines from which on all are said to be found; ties and rounding cost a few."""
 MODEL_LIMIT: Final = -13.0
 """The decimal logarithm of the probability below which two models have lines in common."""
 TENSOR_LIMIT: Final = -3.0
@@ -77,6 +80,8 @@ class Comparison:
         held: the sampled keys of each tensor of the checkpoint, at the scale of both.
         share: of the checkpoint's keys at that scale.
         share_of_model: of the model's.
+        expected: how many common keys strangers would have, at most.
+        log10_p: the decimal logarithm of the probability of so many by chance.
         sources: what is found of each tensor of the checkpoint, by its number.
         ours: the checkpoint, at the scale of both.
         theirs: the model.

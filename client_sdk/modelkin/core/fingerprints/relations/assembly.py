@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from modelkin.core.fingerprints.comparison import MODEL_LIMIT, Comparison, compare
+from modelkin.core.fingerprints.comparison import ALL_LINES, MODEL_LIMIT, Comparison, compare
 from modelkin.core.fingerprints.relations.changes import CHANGED
 from modelkin.core.fingerprints.relations.differences import Differences
 from modelkin.core.fingerprints.relations.layer_maps import Layer, layers_of
@@ -19,7 +19,6 @@ from modelkin.core.fingerprints.relations.wording import (
 
 __all__ = ["assembled", "sources_of"]
 
-_ALL: Final = 0.99
 _FAR: Final = 0.25
 """A model with so much less of a tensor than another one is not where it comes from."""
 _KIN: Final = 0.9
@@ -39,7 +38,7 @@ def sources_of(comparisons: Sequence[Comparison]) -> dict[int, set[int]]:
         all_found = {
             number
             for number in rest
-            if _share(each, number) >= _ALL and _share(first, number) <= _KIN
+            if _share(each, number) >= ALL_LINES and _share(first, number) <= _KIN
         }
         taken = all_found | (far if far - all_found and not _are_kin(each, first) else set())
         if taken:
@@ -71,7 +70,7 @@ def assembled(parts: Sequence[Differences]) -> list[Relation]:
     matched = [match for part in parts for match in part.matches if not match.is_open]
     comparable = sum(match.comparable for match in matched)
     equal = sum(match.found for match in matched) / comparable if comparable else 0.0
-    if equal < _ALL:
+    if equal < ALL_LINES:
         words = f"changed, {CHANGED}: {percent(equal)} of lines unchanged"
         found.append(Relation("changed", models, words))
     return found

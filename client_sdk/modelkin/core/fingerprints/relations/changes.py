@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from modelkin.core.fingerprints.comparison import ALL_LINES
 from modelkin.core.fingerprints.relations.differences import Differences, is_left_out
 from modelkin.core.fingerprints.relations.layer_maps import layers_of
 from modelkin.core.fingerprints.relations.positions import position_of
@@ -25,7 +26,6 @@ __all__ = ["CHANGED", "part_of", "rest_of", "used_of"]
 CHANGED: Final = "as by fine-tuning or rounding"
 """What changes lines like that; values do not tell which of the two it was."""
 _PARTIAL: Final = {"vocabulary_resized", "head_changed", "added", "pruned", "widened"}
-_ALL: Final = 0.99
 _USED: Final = 0.1
 """The share of a tensor's lines from which on a part has something of it."""
 _RARE: Final = 1e-5
@@ -41,7 +41,7 @@ def rest_of(
         not _PARTIAL.isdisjoint(structure) or any(not match.is_steady for match in found.matches)
     )
     model = (parent.model,)
-    if found.equal >= _ALL:
+    if found.equal >= ALL_LINES:
         left_out = _left_out(found)
         if has_structure:
             return f"{found.rest}{left_out}"
@@ -52,7 +52,7 @@ def rest_of(
             return part_of(found)
     if has_structure and not found.steady:
         return f", {percent(found.equal)} of comparable lines unchanged" if found.equal else ""
-    if not found.steady or found.equal >= _ALL or _is_equal(found):
+    if not found.steady or found.equal >= ALL_LINES or _is_equal(found):
         words = f"{percent(parent.share_of_lines)} of lines are equal"
         return Relation("shares", model, f"shares weights with {found.model}: {words}")
     share = found.equal if has_structure else parent.share_of_lines
@@ -65,7 +65,7 @@ def rest_of(
 
 def _is_equal(found: Differences) -> bool:
     """Whether all lines are equal of tensors that are found: others are not found."""
-    return all(match.found >= _ALL * match.comparable for match in found.steady)
+    return all(match.found >= ALL_LINES * match.comparable for match in found.steady)
 
 
 def part_of(found: Differences) -> Relation:

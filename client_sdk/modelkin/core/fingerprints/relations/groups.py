@@ -15,7 +15,13 @@ from typing import Final, Literal
 
 import numpy as np
 
-from modelkin.core.fingerprints.comparison import TENSOR_KEYS, TENSOR_LIMIT, Comparison, chance
+from modelkin.core.fingerprints.comparison import (
+    ALL_LINES,
+    TENSOR_KEYS,
+    TENSOR_LIMIT,
+    Comparison,
+    chance,
+)
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.matrices import sides
 from modelkin.core.fingerprints.relations.layer_maps import Layer, LayerMap, layers_of
@@ -291,7 +297,7 @@ def _of_whole(
     if rows == columns:
         if kappa is None or of_total < 2 * _LEAST:
             return plain
-        is_whole = total >= 0.99 * of_total
+        is_whole = total >= ALL_LINES * of_total
         return replace(plain, change="transposed" if is_whole else "turned")
     shares = sorted((found.get(n, 0) / max(1, held.get(n, 0)), n) for n in (rows, columns))
     (low, _), (high, length) = shares

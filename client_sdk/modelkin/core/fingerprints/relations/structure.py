@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Final
 
+from modelkin.core.fingerprints.comparison import ALL_LINES
 from modelkin.core.fingerprints.places import ranges
 from modelkin.core.fingerprints.relations.differences import Differences, is_head
 from modelkin.core.fingerprints.relations.groups import Match
@@ -19,7 +20,6 @@ from modelkin.core.matching.names import canonical_name
 
 __all__ = ["relations_of_structure"]
 
-_ALL: Final = 0.99
 _WORDS: Final = re.compile(
     r"(?i)(?:^|[._/])(?:emb\w*|\w+_emb\w*|wte|shared|tok\w*|lm_head|vocab\w*)(?:$|[._/])"
 )
@@ -90,7 +90,7 @@ def _of_experts(found: Differences) -> Relation | None:
     stacked = {match.group.matrices for match in grown}
     if experts:
         which = f"{'expert' if len(experts) == 1 else 'experts'} {ranges(experts)}"
-    elif len(stacked) == 1 and all(each.found >= _ALL * each.comparable for each in grown):
+    elif len(stacked) == 1 and all(each.found >= ALL_LINES * each.comparable for each in grown):
         which = f"all {stacked.pop()} experts"
     else:
         which = "experts"
