@@ -45,12 +45,7 @@ def _timed(scanner: Any, model: str) -> tuple[float, str | None]:
 
 def _compared(scanner: Any, pair: list[str]) -> dict[str, Any]:
     scores = scanner.compare(*pair).scores
-    return {
-        "pipeline": scores.pipeline_score,
-        "weights": scores.identity_score,
-        "tier": scores.mfi_tier,
-        "decision": scores.provenance_decision,
-    }
+    return {"pipeline": scores.pipeline_score, "weights": scores.identity_score}
 
 
 def _refuse(*_: Any) -> None:
