@@ -386,9 +386,7 @@ def test_a_tensor_takes_little_memory() -> None:
 
 @pytest.mark.slow
 def test_mutants_of_the_content_are_refused_or_valid() -> None:
-    """Whatever the columns are, the answer is the one fingerprint that has these bytes, or its
-    error.
-    """
+    """Whatever the columns are: the answer is the one fingerprint of these bytes, or its error."""
     draw, valid = random.Random(1), 0
     originals = [drawn(seed, 5, lines=4).to_bytes() for seed in range(20)]
     for _ in range(MUTANTS):
