@@ -39,6 +39,9 @@ TENSOR_LIMIT: Final = -3.0
 """That of two tensors, times the pairs of tensors that are compared."""
 TENSOR_KEYS: Final = 3
 """The least keys that two tensors have in common."""
+MOST_MEETINGS: Final = 1 << 21
+"""Pairs of a line with a tensor of each side that has it: a line of a thousand experts of both
+would make a million, and tells none of them apart."""
 OVERDISPERSION: Final = 1.3
 """What strangers have in common at most, of what is expected: layers that were copied within a
 model meet together."""
@@ -49,6 +52,8 @@ Owners = npt.NDArray[np.int64]
 @dataclass(frozen=True, eq=False)
 class Meetings:
     """The lines in common, once for each pair of tensors that has them; all of shape ``(n,)``.
+
+    Where these are more than 2^21, lines that the most tensors of the model have are left out.
 
     Attributes:
         first: the number of the checkpoint's tensor.
@@ -106,8 +111,8 @@ def compare(checkpoint: Fingerprint, name: str, model: Fingerprint) -> Compariso
     """Compare a checkpoint with a model, at the coarser of their scales."""
     scale = max(checkpoint.scale, model.scale)
     ours, theirs = checkpoint.at(scale), model.at(scale)
-    common = np.intersect1d(ours.distinct, theirs.distinct, assume_unique=True)
-    meetings = _meetings(ours, theirs)
+    common = _common(ours, theirs)
+    meetings = _meetings(ours, theirs, common)
     expected, log10_p = chance(common.size, ours.lines, theirs.lines, scale)
     held = np.bincount(ours.owners, minlength=len(ours.tensors))
     inside = np.isin(ours.keys, common)
@@ -161,9 +166,21 @@ def _kappa(one: LinesOfTensor, other: LinesOfTensor) -> float | None:
     return kappa_of(one.signature, other.signature, one.row_length)
 
 
-def _meetings(ours: Fingerprint, theirs: Fingerprint) -> Meetings:
+def _common(ours: Fingerprint, theirs: Fingerprint) -> npt.NDArray[np.uint64]:
+    """The keys in common, of lines of one length: those of others are no equal lines."""
+    common = np.intersect1d(ours.distinct, theirs.distinct, assume_unique=True)
+    lengths, others = (each.lengths[np.searchsorted(each.keys, common)] for each in (ours, theirs))
+    equal: npt.NDArray[np.uint64] = common[lengths == others]
+    return equal
+
+
+def _meetings(ours: Fingerprint, theirs: Fingerprint, common: npt.NDArray[np.uint64]) -> Meetings:
     begin = np.searchsorted(theirs.keys, ours.keys, "left")
     counts = np.searchsorted(theirs.keys, ours.keys, "right") - begin
+    counts[~np.isin(ours.keys, common)] = 0
+    if counts.sum() > MOST_MEETINGS:
+        order = np.argsort(counts, kind="stable")
+        counts[order[np.cumsum(counts[order]) > MOST_MEETINGS]] = 0
     at = np.repeat(np.arange(ours.keys.size), counts)
     nth = np.arange(at.size) - np.repeat(np.cumsum(counts) - counts, counts)
     second = theirs.owners[begin[at] + nth].astype(np.int64)

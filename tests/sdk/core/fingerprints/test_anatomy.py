@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from modelkin.core.fingerprints.anatomy import Anatomy, anatomy
-from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.comparison import compare
+from modelkin.core.fingerprints.fingerprint import Fingerprint, LinesOfTensor
 from tests.sdk.core.fingerprints.planted import DERIVED, WIDTH, Tensors, fingerprint, model
 
 SHARES = {
@@ -195,3 +196,33 @@ def test_a_fused_tensor_has_the_lines_of_its_parts() -> None:
     [found] = anatomy(fused, {"base": fingerprint(parts)}).tensors
     assert {"q", "k", "v"} == {source.tensor.name for source in found.sources}
     assert {"base": pytest.approx(sum(source.share for source in found.sources))} == found.shares
+
+
+def with_keys(keys: list[int], side: int, tensors: int = 1) -> Fingerprint:
+    """A fingerprint of square matrices that all have the same keys, as a stranger may state it."""
+    matrices = tuple(
+        LinesOfTensor((f"w{number}",), (side, side), {side: len(keys)}) for number in range(tensors)
+    )
+    return Fingerprint(
+        1,
+        matrices,
+        {side: len(keys)},
+        np.repeat(np.array(keys, np.uint64), tensors),
+        np.tile(np.arange(tensors, dtype=np.uint32), len(keys)),
+        np.full(len(keys) * tensors, side, np.uint32),
+    )
+
+
+def test_lines_of_different_lengths_are_not_equal() -> None:
+    """Whatever keys a stranger's file states: their probability would be 0, and no number."""
+    keys = list(range(1, 101))
+    found = anatomy(with_keys(keys, 64), {"short": with_keys(keys, 65)})
+    assert ((), ()) == (found.parents, found.tensors[0].sources)
+
+
+def test_lines_of_many_tensors_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs of tensors grow with the square of those that have a line, and are bounded."""
+    monkeypatch.setattr("modelkin.core.fingerprints.comparison.MOST_MEETINGS", 150)
+    repeated = with_keys([1, 2, 3], 64, tensors=10)
+    found = compare(repeated, "itself", repeated)
+    assert (3, 150) == (found.keys.size, found.meetings.at.size)

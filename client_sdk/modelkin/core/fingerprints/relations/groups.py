@@ -201,13 +201,14 @@ def _meetings(
 ) -> dict[int, _Meetings]:
     """The lines in common of groups; where the layers are known, of these alone."""
     mine = {number: at for at, group in enumerate(groups) for number in group.numbers}
-    its = {number: group for group in of_model for number in group.numbers}
+    its = {number: at for at, group in enumerate(of_model) for number in group.numbers}
     allowed: dict[int, frozenset[Layer]] = {}
     for number in mine:
         places = layers_of(comparison.ours.tensors[number])
         allowed[number] = frozenset().union(*(layers.copies.get(each, ()) for each in places))
     places_of_model = [layers_of(tensor) for tensor in comparison.theirs.tensors]
-    found = defaultdict[int, dict[Group, set[tuple[int, int]]]](lambda: defaultdict(set))
+    # By numbers, since the hash of a group reads those of all its tensors.
+    found = defaultdict[int, dict[int, set[tuple[int, int]]]](lambda: defaultdict(set))
     meetings = comparison.meetings
     for first, second, at in zip(
         meetings.first.tolist(), meetings.second.tolist(), meetings.at.tolist(), strict=True
@@ -217,7 +218,10 @@ def _meetings(
         there = places_of_model[second]
         if not allowed[first] or not there or there & allowed[first]:
             found[mine[first]][its[second]].add((first, at))
-    return dict(found)
+    return {
+        number: {of_model[at]: keys for at, keys in places.items()}
+        for number, places in found.items()
+    }
 
 
 def _origins(
