@@ -130,6 +130,9 @@ def _median_share(parts: npt.NDArray[np.float64], wholes: npt.NDArray[np.float64
 
 
 def _is_tied(magnitudes: npt.NDArray[np.float32]) -> bool:
+    magnitudes = magnitudes[magnitudes.any(axis=1)]  # lines of zeros say nothing of the others
+    if not len(magnitudes):
+        return True
     size = size_of_set(magnitudes.shape[1])
     at = magnitudes.shape[1] - size
     least = np.partition(magnitudes, at, axis=1)[:, at, np.newaxis]

@@ -72,6 +72,15 @@ def test_weights_are_neither(name: str) -> None:
         assert (False, False) == (is_structured(sample), has_few_values(sample))
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_lines_of_zeros_say_nothing_of_the_others(axis: int) -> None:
+    """Most rows, or most columns, may be pruned: those that are left have their keys."""
+    pruned = np.random.default_rng(0).standard_normal((300, 300), np.float32)
+    np.moveaxis(pruned, axis, 0)[np.random.default_rng(1).permutation(300)[:200]] = 0
+    [tensor] = fingerprint({"w": pruned}).tensors
+    assert {300: 400} == tensor.lines
+
+
 @pytest.mark.parametrize("name", FEW)
 def test_few_values_are_known(name: str) -> None:
     """Where the largest magnitudes of a line cannot be told apart; Hadamard's have order, too."""
