@@ -23,7 +23,15 @@ from modelkin.core.quoting import quote
 if TYPE_CHECKING:
     from modelkin.core.fingerprints.fingerprint import Fingerprint
 
-__all__ = ["check", "arrays_of", "lengths_of_keys", "tensors_of", "totals_of"]
+__all__ = [
+    "MAX_SCALE",
+    "arrays_of",
+    "check",
+    "kept",
+    "lengths_of_keys",
+    "tensors_of",
+    "totals_of",
+]
 
 _REASONS: Final = (
     None,
@@ -34,7 +42,7 @@ _REASONS: Final = (
 )
 """Why a tensor has no lines, by its number in the format."""
 _MAX_LENGTH: Final = 2**32 - 1
-_MAX_SCALE: Final = 1 << 63
+MAX_SCALE: Final = 1 << 63
 
 Lengths = npt.NDArray[np.uint32]
 
@@ -140,7 +148,7 @@ def check(fingerprint: Fingerprint) -> None:
         InvalidFingerprint: names field, value and what to do.
     """
     scale = fingerprint.scale
-    if not 1 <= scale <= _MAX_SCALE or scale & (scale - 1):
+    if not 1 <= scale <= MAX_SCALE or scale & (scale - 1):
         refuse("scale", f"it must be a power of two up to 2^63, not {quote(scale)}: {AGAIN}")
     lengths = _lengths(fingerprint.tensors)
     _check_tensors(fingerprint.tensors, lengths)
@@ -297,7 +305,7 @@ def _check_order(fingerprint: Fingerprint) -> None:
     if wrong.any():
         at = int(wrong.argmax()) + 1
         refuse(f"keys[{at}]", f"{keys[at]} is less than the key before it: {AGAIN}")
-    at = _kept(keys, fingerprint.scale)
+    at = kept(keys, fingerprint.scale)
     if at < keys.size:
         refuse(
             f"keys[{at}]",
@@ -318,7 +326,7 @@ def _check_order(fingerprint: Fingerprint) -> None:
 
 def _check_number(fingerprint: Fingerprint) -> None:
     keys, scale = fingerprint.keys, fingerprint.scale
-    while scale < _MAX_SCALE and _kept(keys, scale) > codec.MAX_KEYS:
+    while scale < MAX_SCALE and kept(keys, scale) > codec.MAX_KEYS:
         scale *= 2
     if scale > fingerprint.scale:
         refuse(
@@ -328,7 +336,7 @@ def _check_number(fingerprint: Fingerprint) -> None:
         )
 
 
-def _kept(keys: npt.NDArray[np.uint64], scale: int) -> int:
+def kept(keys: npt.NDArray[np.uint64], scale: int) -> int:
     """How many of ascending keys are below the limit of a scale."""
     return int(np.searchsorted(keys, np.uint64((2**64 - 1) // scale), "right"))
 

@@ -6,6 +6,7 @@ their common keys, and one of a finer scale holds that of each coarser one.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,8 +20,10 @@ from modelkin._whole_files import write_whole
 from modelkin.core.codecs import fingerprint as codec
 from modelkin.core.codecs.checks import Payload
 from modelkin.core.fingerprints.arrays import (
+    MAX_SCALE,
     arrays_of,
     check,
+    kept,
     lengths_of_keys,
     tensors_of,
     totals_of,
@@ -76,8 +79,8 @@ class Fingerprint:
         Raises:
             InvalidParameter: the scale is finer, or no power of two.
         """
-        check_scale(scale, self.scale)
-        end = _end(self.keys, scale)
+        scale = check_scale(scale, self.scale)
+        end = kept(self.keys, scale)
         return replace(
             self,
             scale=scale,
@@ -247,26 +250,28 @@ class FingerprintMaker:
         return whole.at(_default_scale(whole) if scale is None else scale)
 
 
-def check_scale(scale: int, least: int = 1) -> None:
-    """Refuse a scale that is no power of two, or finer than the least one.
+def check_scale(scale: Any, least: int = 1) -> int:
+    """Return a scale that is a power of two, no finer than the least one, and 2^63 at most.
 
     Raises:
-        InvalidParameter: it is.
+        InvalidParameter: it is none.
     """
-    if scale < least or scale & (scale - 1):
+    try:
+        number = 0 if isinstance(scale, bool) else operator.index(scale)
+    except TypeError:
+        number = 0
+    if not least <= number <= MAX_SCALE or number & (number - 1):
         raise InvalidParameter(
-            f"scale must be a power of two of at least {least}, not {scale}", field="scale"
+            f"scale must be a power of two of at least {least}, and at most 2^63, not "
+            f"{quote(scale)}",
+            field="scale",
         )
+    return number
 
 
 def _default_scale(whole: Fingerprint) -> int:
     most = min(max(MIN_KEYS, MAX_KEYS_A_TENSOR * len(whole.tensors)), codec.MAX_KEYS)
     scale = 1
-    while _end(whole.keys, scale) > most:
+    while kept(whole.keys, scale) > most:
         scale *= 2
     return scale
-
-
-def _end(keys: npt.NDArray[np.uint64], scale: int) -> int:
-    """How many of ascending keys a scale keeps."""
-    return int(np.searchsorted(keys, np.uint64((2**64 - 1) // scale), "right"))

@@ -36,6 +36,21 @@ def test_a_fine_fingerprint_holds_the_coarse_ones(scale: int) -> None:
         coarse.at(3 * scale)
 
 
+@pytest.mark.parametrize("scale", [0, -4, 3, 8.0, True, "8", 1 << 64])
+def test_a_scale_is_a_power_of_two(scale: Any) -> None:
+    """What is none, no integer, or beyond what the format holds, is refused by its name."""
+    with pytest.raises(InvalidParameter, match="scale must be a power of two") as refused:
+        fingerprint({"w": np.eye(64, dtype=np.float32)}, scale)
+    assert "scale" == refused.value.field
+
+
+def test_a_scale_may_be_of_numpy() -> None:
+    """An integer of any type is one."""
+    tensors = {"w": np.random.default_rng(0).standard_normal((80, 80), np.float32)}
+    scale: Any = np.int64(8)
+    assert fingerprint(tensors, 8) == fingerprint(tensors, scale)
+
+
 def test_the_scale_leaves_few_keys() -> None:
     """4,096 at most, and more than half of that."""
     made = fingerprint(model(0), None)
