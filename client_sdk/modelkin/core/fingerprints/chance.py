@@ -42,7 +42,7 @@ def _collisions(n: int, t: int, r: int) -> float:
     for k in range(mode, t):
         weight *= (t - k) ** 2 / ((k + 1) * (n - 2 * t + k + 1))
         weights[k + 1] = weight
-        if weight < _NEGLIGIBLE and k > 2 * mode:
+        if weight < _NEGLIGIBLE and k > mode + r:
             break
     weight = 1.0
     for k in range(mode, 0, -1):
