@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
+from modelkin.core.kernels.reference.lines import WINDOWS
 
 __all__ = ["PlaceScales", "reciprocal_rms"]
 
@@ -26,8 +27,8 @@ class PlaceScales:
     """
 
     def __init__(self, rows: int, columns: int) -> None:
-        self._of_rows = np.zeros((17, rows), np.uint64)
-        self._of_columns = np.zeros((17, columns), np.uint64)
+        self._of_rows = np.zeros((WINDOWS, rows), np.uint64)
+        self._of_columns = np.zeros((WINDOWS, columns), np.uint64)
 
     def add(self, begin: int, values: Floats) -> None:
         """Take the rows from one on; each is taken once.
@@ -36,7 +37,7 @@ class PlaceScales:
             begin: the first of them.
             values: finite, shape ``(m, columns)``.
         """
-        sums = np.zeros((17, len(values)), np.uint64)
+        sums = np.zeros((WINDOWS, len(values)), np.uint64)
         kernels().add_squares(values, self._of_columns, sums)
         self._of_rows[:, begin : begin + len(values)] = sums
 

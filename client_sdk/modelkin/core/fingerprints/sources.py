@@ -32,7 +32,7 @@ class TensorSource:
         model: the other model.
         tensor: its tensor.
         share: of the tensor's sampled lines, those that are found there.
-        keys: how many these are.
+        keys: how many these are, at the coarser of the scales of both.
         expected: how many strangers would have, at most.
         log10_p: the decimal logarithm of the probability of so many by chance.
         kappa: of the two tensors as a whole, where their shapes are equal; None elsewhere. It is
@@ -60,7 +60,7 @@ class TensorAnatomy:
 
     Attributes:
         tensor: the tensor.
-        keys: its sampled lines.
+        keys: its sampled lines, at the checkpoint's own scale.
         sources: the tensors that have its lines, the largest share first; empty where nothing is
             found, or where ``tensor.reason`` says that it cannot be compared.
         shares: of its sampled lines, those that each model with a source has in all its tensors,

@@ -13,13 +13,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.codecs.fingerprint import SIGNATURE_BYTES
 from modelkin.core.fingerprints.lines import size_of_set
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.schemes import permutations
 
 __all__ = ["SIGNATURE_BYTES", "SignatureMaker", "kappa_of", "permutations_of_signatures"]
 
-SIGNATURE_BYTES: Final = 128
 _SEED: Final = 1
 _MOST_VALUES: Final = 1 << 32
 """Values of a tensor that ``affine32`` tells apart."""
