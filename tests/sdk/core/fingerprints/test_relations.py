@@ -16,6 +16,7 @@ from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.relations.relation import ORIGIN
 from tests.sdk.core.fingerprints.planted import fingerprint
 from tests.sdk.core.fingerprints.relatives import (
+    ALL_ELSE,
     BASE,
     CHANGED,
     FIRST,
@@ -223,6 +224,30 @@ def test_an_up_scaled_model_is_no_copy_of_its_base() -> None:
     assert ("derived", 1.0) == (parent.verdict, parent.share_of_lines)
     [parent] = anatomy(hub()["base"], {"grown": grown}).parents
     assert ("part", 1.0) == (parent.verdict, parent.share_of_lines)
+
+
+def test_a_small_head_of_its_own_is_named_beside_a_part() -> None:
+    """Few lines of another head make it no other model, and are not passed over either."""
+    draw = np.random.default_rng(1)
+    head = {"predict": draw.standard_normal((64, 128)).astype(np.float32)}
+    base = layers(*((of_model, n) for of_model in (BASE, STRANGER, with_head(5)) for n in range(4)))
+    own = {name: values for name, values in base.items() if name != "lm_head"} | head
+    found = anatomy(fingerprint(own, 16), {"base": fingerprint(base, 16)})
+    assert ("part of base: layers 0-11, embed; unknown: predict", ORIGIN) == found.sentences
+
+
+def test_words_and_heads_of_other_names_are_known_too() -> None:
+    """A table of words and what predicts them have one row more for each token."""
+    names = {"embed": "trunk.word_table", "lm_head": "predict"}
+    grown, base = (
+        {names.get(name, name): values for name, values in tensors.items()}
+        for tensors in (SAID["more tokens"][0](), BASE)
+    )
+    found = anatomy(fingerprint(grown), {"base": fingerprint(base)})
+    assert (f"vocabulary grown by 64 rows{ALL_ELSE}", ORIGIN) == found.sentences
+    other = base | {"predict": with_head(5)["lm_head"][:100]}
+    found = anatomy(fingerprint(other), {"base": fingerprint(base)})
+    assert (f"head changed: predict is not base's{ALL_ELSE}", ORIGIN) == found.sentences
 
 
 def test_two_copies_are_both_named() -> None:

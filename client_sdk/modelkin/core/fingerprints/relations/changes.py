@@ -73,8 +73,19 @@ def part_of(found: Differences) -> Relation:
     theirs, used = found.comparison.theirs, used_of(found)
     is_whole = all(number in used for number, each in enumerate(theirs.tensors) if each.lines)
     where = "all of its lines are found there" if is_whole else tensors_in_words(theirs, used)
-    sentence = f"part of {found.model}: {where}{_left_out(found)}"
+    sentence = f"part of {found.model}: {where}{_not_found(found)}{_left_out(found)}"
     return Relation("part", (found.comparison.model,), sentence)
+
+
+def _not_found(found: Differences) -> str:
+    """A part's own tensors, such as a small head, that are too few lines to make it another."""
+    ours, common = found.comparison.ours, found.comparison.of_tensor
+    own = [
+        number
+        for number, tensor in enumerate(ours.tensors)
+        if tensor.lines and number not in found.comparison.sources and not common[number]
+    ]
+    return f"; unknown: {tensors_in_words(ours, own)}" if own else ""
 
 
 def used_of(found: Differences) -> set[int]:

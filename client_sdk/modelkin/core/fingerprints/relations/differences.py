@@ -24,7 +24,8 @@ from modelkin.core.matching.names import canonical_name
 __all__ = ["Differences", "is_head", "is_left_out"]
 
 _HEAD: Final = re.compile(
-    r"(?i)(?:^|[._/])(?:\w*head|\w*classifier|score|output|logits|predictions|qa_outputs|fc)"
+    r"(?i)(?:^|[._/])(?:\w*head|\w*classifier|score|output|output_projection|logits|predict|predictions|qa_outputs"
+    r"|classify|fc)"
     r"(?:$|[._/])"
 )
 _MISSED: Final = 20.0

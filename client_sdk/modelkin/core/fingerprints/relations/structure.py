@@ -21,7 +21,8 @@ from modelkin.core.matching.names import canonical_name
 __all__ = ["relations_of_structure"]
 
 _WORDS: Final = re.compile(
-    r"(?i)(?:^|[._/])(?:emb\w*|\w+_emb\w*|wte|shared|tok\w*|lm_head|vocab\w*)(?:$|[._/])"
+    r"(?i)(?:^|[._/])(?:emb\w*|\w+_emb\w*|wte|shared|tok\w*|words?|word_table|lm_head|vocab\w*)"
+    r"(?:$|[._/])"
 )
 """Names of tables with a row for each token."""
 _OTHER_TABLES: Final = re.compile(r"(?i)pos|patch|type|time")
