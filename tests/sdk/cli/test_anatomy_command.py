@@ -184,6 +184,17 @@ def test_gguf_and_its_original_are_kin(run_here: Run, tmp_path: Path) -> None:
     assert "modelkin: note: its values are dequantised from Q8_0\n" == done.stderr
 
 
+def test_a_finer_scale_than_a_fingerprint_has_is_told(run_here: Run, here: Path) -> None:
+    """What was asked for cannot be compared, and a note says with what it could."""
+    checkpoints.fingerprint(here / "base.safetensors", scale=8).save(here / "base.mkfp")
+    done = run_here("anatomy", "child.safetensors", "--with", "base.mkfp", "--scale", "2")
+    assert (
+        "modelkin: note: --scale 2 is not that of the fingerprint base, which has scale 8: give "
+        "its checkpoint, or make the fingerprint with --scale 2\n" == done.stderr
+    )
+    assert "at scale 8" in done.stdout
+
+
 def test_a_folder_gives_a_model_its_name(run_here: Run, here: Path) -> None:
     """``model.safetensors`` is no name: the folder's is taken, as hubs name models."""
     (here / "lab" / "chat").mkdir(parents=True)
@@ -238,6 +249,12 @@ MISTAKES = {
         1,
         "--inner-products: base.mkfp is a fingerprint, which has none: give its checkpoint",
     ),
+    "no folder for it": (
+        "fingerprint base.safetensors -o no/o.mkfp",
+        1,
+        "no/o.mkfp: there is no folder no",
+    ),
+    "a name without a file": ("anatomy base.mkfp --with a=", 1, "a=: No such file or directory"),
     "itself": ("fingerprint base.safetensors -o base.safetensors", 1, "is the checkpoint itself"),
     "a pattern": ("fingerprint base.safetensors --exclude no.* -o o.mkfp", 1, "no tensor name"),
     "a picture": (

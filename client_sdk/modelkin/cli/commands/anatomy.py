@@ -74,6 +74,7 @@ def anatomy(arguments: argparse.Namespace) -> Answer:
     if picture is not None:
         picture.draw(found, name_of(arguments.file) or arguments.file)
         fields["plot"] = arguments.plot
+    notes += _coarser(arguments.scale, found.scale, {arguments.file: child, **parents})
     compared = int(child.at(found.scale).distinct.size)
     if compared < min(_FEW, sum(child.lines.values())):
         notes.append(
@@ -88,6 +89,17 @@ def anatomy(arguments: argparse.Namespace) -> Answer:
         fields["inner_products"] = {name: each.to_json() for name, each in evidence.items()}
         text += f"\n\n{_evidence(evidence)}"
     return Answer(text, fields, tuple(notes))
+
+
+def _coarser(asked: int | None, scale: int, given: Mapping[str, Fingerprint]) -> list[str]:
+    """A note where a finished fingerprint has fewer lines than were asked for."""
+    if asked is None or scale <= asked:
+        return []
+    whose = next(name for name, each in given.items() if each.scale == scale)
+    return [
+        f"--scale {asked:,} is not that of the fingerprint {whose}, which has scale {scale:,}: "
+        f"give its checkpoint, or make the fingerprint with --scale {asked}"
+    ]
 
 
 def _check_checkpoints(paths: Sequence[str]) -> None:
@@ -121,7 +133,7 @@ def _named(texts: Sequence[str]) -> dict[str, str]:
     found = dict[str, str]()
     for text in texts:
         name, separator, path = text.partition("=")
-        if not separator or not name or os.path.exists(text):
+        if not separator or not name or not path or os.path.exists(text):
             name, path = name_of(text) or text, text
         if name in found:
             raise InvalidParameter(

@@ -98,6 +98,8 @@ def made_of(checkpoint: Checkpoint, scale: int | None) -> Fingerprint:
 def _check_target(target: Path, checkpoint: Checkpoint) -> None:
     """Refuse, before a large file is read, to replace what cannot or must not be replaced."""
     require_ordinary(target)
+    if not target.parent.is_dir():
+        raise InvalidParameter(f"{target}: there is no folder {target.parent}", field="-o")
     sources = {tensor.path for tensor in checkpoint.tensors}
     if target.exists() and any(target.samefile(source) for source in sources):
         raise InvalidParameter(f"{target} is the checkpoint itself: give another name", field="-o")
