@@ -167,8 +167,10 @@ class Checkpoint:
         if self.quantisation is not None:
             notes.append(f"its values are dequantised from {self.quantisation}")
         if self.skipped:
+            count = len(self.skipped)
             notes.append(
-                f"{len(self.skipped)} tensors of integers or booleans are left out, such as "
+                f"{count} {'tensor' if count == 1 else 'tensors'} of integers or booleans "
+                f"{'is' if count == 1 else 'are'} left out, such as "
                 f"{quote(self.skipped[0].name)} ({self.skipped[0].dtype})"
             )
         return tuple(notes)

@@ -43,7 +43,7 @@ BASE, MODEL = Network(0), Network(1)
 KEY = "c0ffee00" * 8
 BUFFERS = ("--exclude", "*.running_*")
 NOTE = (
-    "modelkin: note: 1 tensors of integers or booleans are left out, such as "
+    "modelkin: note: 1 tensor of integers or booleans is left out, such as "
     "'norm.num_batches_tracked' (I64)\n"
 )
 

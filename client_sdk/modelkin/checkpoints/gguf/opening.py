@@ -210,7 +210,8 @@ def _remarks(model: _Model, kept: list[str], tables: list[str]) -> Iterator[str]
     if model.name not in ARCHITECTURES:
         yield (
             f"tensors keep the names and the order that GGUF gives them, since those of the "
-            f"architecture {quote(model.name)} are not known here: it compares with such files"
+            f"architecture {quote(model.name)} are not known here: its support "
+            "compares with those of such files"
         )
     elif len(kept) == 1:
         yield f"1 tensor keeps the name that GGUF gives it: {quote(kept[0])}"
