@@ -131,7 +131,7 @@ def test_a_pair_is_drawn_tensor_by_tensor(explorer: Explorer, visit: Visit) -> N
 def test_the_apis_page_works_from_its_own_files(explorer: Explorer, visit: Visit) -> None:
     """Swagger UI shows every operation, and tries one, under its policy."""
     page = visit.open(explorer.address("/docs"))
-    page.locator(".opblock").first.wait_for()
+    page.locator(".opblock").first.wait_for(timeout=120_000)  # all are drawn at once: half a minute
     paths = explorer.http.get("/openapi.json").json()["paths"].values()
     assert sum(map(len, paths)) == page.locator(".opblock").count()
     assert not faults(page, ignored=SWAGGERS_OWN)
