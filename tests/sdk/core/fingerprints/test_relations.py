@@ -39,6 +39,7 @@ UNSURE = {
     "shares weights with base: N% of lines are equal",
     "no model given is an ancestor, as far as lines show; absence proves nothing",
 }
+NAMED = "lines in common with base, in "
 KIN = "shares weights as well, by lines that are equal, with "
 
 
@@ -93,8 +94,10 @@ def test_a_sample_says_nothing_wrong(how: str, scale: int) -> None:
             for text in (CHANGED, OTHERS)
             for place in ("at their place", "found")
         )
-    left = without_counts(found) - right
-    assert not {sentence for sentence in left if not is_part(sentence, right)}
+    left = {sentence for sentence in without_counts(found) - right if not is_part(sentence, right)}
+    if any("base" in sentence for sentence in SAID[how][1]):
+        left = {sentence for sentence in left if not sentence.startswith(NAMED)}
+    assert not left
 
 
 def is_part(sentence: str, whole: Iterable[str]) -> bool:
