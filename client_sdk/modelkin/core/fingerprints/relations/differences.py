@@ -9,13 +9,14 @@ from functools import cached_property
 from typing import Final
 
 from modelkin.core.fingerprints.comparison import Comparison
-from modelkin.core.fingerprints.relations.groups import Group, Match, groups_of, matches
+from modelkin.core.fingerprints.relations.groups import Group, groups_of
 from modelkin.core.fingerprints.relations.layer_maps import (
     Layer,
     LayerMap,
     layer_map,
     layers_of,
 )
+from modelkin.core.fingerprints.relations.matches import Match, matches
 from modelkin.core.fingerprints.relations.positions import position_of
 from modelkin.core.fingerprints.relations.wording import plain
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable

@@ -9,9 +9,9 @@ from typing import Final
 from modelkin.core.fingerprints.comparison import ALL_LINES
 from modelkin.core.fingerprints.places import ranges
 from modelkin.core.fingerprints.relations.differences import Differences, is_head
-from modelkin.core.fingerprints.relations.groups import Match
 from modelkin.core.fingerprints.relations.layer_maps import layers_of
 from modelkin.core.fingerprints.relations.layer_relations import relations_of_layers
+from modelkin.core.fingerprints.relations.matches import Match
 from modelkin.core.fingerprints.relations.positions import position_of
 from modelkin.core.fingerprints.relations.relation import Relation, RelationName
 from modelkin.core.fingerprints.relations.wording import listed, plain, tensors_in_words
