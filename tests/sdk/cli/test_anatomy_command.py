@@ -107,9 +107,8 @@ def test_an_anatomy_as_json(run_here: Run, here: Path) -> None:
         *("--with", "stranger.safetensors", "--scale", "8"),
     )
     answer = json.loads(done.stdout)
-    expected = modelkin.anatomy(
-        here / "child.safetensors", {"first": here / "base.safetensors"}, scale=8
-    ).to_json()
+    models = {"first": here / "base.safetensors", "stranger": here / "stranger.safetensors"}
+    expected = modelkin.anatomy(here / "child.safetensors", models, scale=8).to_json()
     assert expected == {name: answer[name] for name in expected}
     assert {"first": "base.safetensors", "stranger": "stranger.safetensors"} == answer["models"]
     assert 8 == answer["scale"]

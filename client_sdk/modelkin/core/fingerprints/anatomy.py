@@ -8,6 +8,7 @@ or the same random seed. That there are none proves nothing, since a rotation re
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -145,7 +146,7 @@ def anatomy(checkpoint: Fingerprint, models: Mapping[str, Fingerprint]) -> Anato
     )
     scale = max([checkpoint.scale, *(model.scale for model in models.values())])
     ranked = _nearest_first(found)
-    parents = tuple(_parent(checkpoint, each, added) for each, added in ranked)
+    parents = tuple(_parent(checkpoint, each, added, len(models)) for each, added in ranked)
     return Anatomy(
         tensors,
         parents,
@@ -172,7 +173,7 @@ def _nearest_first(found: list[Comparison]) -> list[tuple[Comparison, float]]:
     return ranked
 
 
-def _parent(checkpoint: Fingerprint, found: Comparison, added: float) -> Parent:
+def _parent(checkpoint: Fingerprint, found: Comparison, added: float, models: int) -> Parent:
     shares = found.of_tensor / np.maximum(found.held, 1)
     sizes = np.array([0 if each.reason else each.size for each in checkpoint.tensors], np.float64)
     order = np.argsort(-shares, kind="stable")
@@ -188,6 +189,7 @@ def _parent(checkpoint: Fingerprint, found: Comparison, added: float) -> Parent:
         found.keys.size,
         found.expected,
         found.log10_p,
+        found.log10_p + math.log10(models),
         tuple(checkpoint.tensors[number].name for number in sorted(fewest.tolist())),
     )
 

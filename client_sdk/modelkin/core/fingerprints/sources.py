@@ -100,6 +100,7 @@ class Parent:
         keys: the lines found.
         expected: how many strangers would have, at most.
         log10_p: the decimal logarithm of the probability of so many by chance.
+        log10_e: that of how many strangers would have so many, of the models that were compared.
         tensors: the tensors that hold most of what is found.
     """
 
@@ -111,6 +112,7 @@ class Parent:
     keys: int
     expected: float
     log10_p: float
+    log10_e: float
     tensors: tuple[str, ...]
 
     @property

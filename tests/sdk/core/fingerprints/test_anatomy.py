@@ -226,3 +226,12 @@ def test_lines_of_many_tensors_are_left_out(monkeypatch: pytest.MonkeyPatch) -> 
     repeated = with_keys([1, 2, 3], 64, tensors=10)
     found = compare(repeated, "itself", repeated)
     assert (3, 150) == (found.keys.size, found.meetings.at.size)
+
+
+def test_what_is_expected_of_strangers_grows_with_the_models() -> None:
+    """Ten models are ten times as many chances of a false one; the probability is that of each."""
+    base = fingerprint(model(0))
+    strangers = {f"stranger {seed}": fingerprint(model(seed)) for seed in range(1, 10)}
+    [alone] = anatomy(base.at(8), {"base": base}).parents
+    [among] = anatomy(base.at(8), {"base": base, **strangers}).parents
+    assert alone.log10_p == alone.log10_e == among.log10_p == pytest.approx(among.log10_e - 1)
