@@ -44,7 +44,8 @@ serve: $(VENV)/.runtime
 # The quick tests, in the words of their markers, which pyproject.toml explains.
 QUICK := smoke or not (slow or postgres or redis or objects or mlflow or browser)
 # More processes than two cores have: many tests wait for clocks, deaths and other processes. Each
-# imports all that is tested, and has servers of its own: four take a tenth more processor time.
+# imports all that is tested, and has servers of its own: four take a tenth more processor time,
+# which is worth it where all run in one go.
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 # Bytecode is kept, wherever that is off by default: hundreds of services start.
 test test-rest test-all oldest quick-tests other-tests all-tests: export PYTHONDONTWRITEBYTECODE :=
@@ -65,7 +66,7 @@ other-tests: $(VENV)/.dev
 	@$(BIN)/python $(PYTEST) -n 3 -m "not ($(QUICK))" $(ARGS)
 
 all-tests: $(VENV)/.dev
-	@$(BIN)/python $(PYTEST) -n 3 $(ARGS)
+	@$(BIN)/python $(PYTEST) -n 4 $(ARGS)
 
 oldest: $(OLDEST)/.made browser
 	@$(OLDEST)/bin/python $(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
