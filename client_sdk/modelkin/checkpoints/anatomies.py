@@ -17,9 +17,10 @@ from modelkin._threads import Counting
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.lines import fingerprint
 from modelkin.checkpoints.opening import open_checkpoint
+from modelkin.core.codecs import fingerprint as codec
 from modelkin.core.fingerprints.anatomy import Anatomy
 from modelkin.core.fingerprints.anatomy import anatomy as anatomy_of
-from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.fingerprint import Fingerprint, check_scale
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidFingerprint, InvalidImportance, InvalidParameter
 
@@ -28,7 +29,6 @@ __all__ = ["Model", "anatomy", "fingerprint_of", "is_fingerprint", "name_of"]
 Model: TypeAlias = Fingerprint | Checkpoint | str | PathLike[str]
 """A fingerprint, an opened checkpoint, or the path of a file of one of them."""
 
-_MAGIC: Final = b"MKFP"
 _PLAIN: Final = frozenset({"model", "pytorch_model", "diffusion_pytorch_model", "consolidated"})
 """Names of files that most models have: their folders have the names of the models."""
 _ENDINGS: Final = (".index.json", ".safetensors", ".gguf", ".mkfp")
@@ -114,6 +114,8 @@ def fingerprint_of(
 
     Raises: as :func:`anatomy`.
     """
+    if scale is not None:
+        check_scale(scale)
     if isinstance(model, Fingerprint):
         return model
     if isinstance(model, Checkpoint):
@@ -145,7 +147,7 @@ def is_fingerprint(path: str | PathLike[str]) -> bool:
     if not Path(path).is_file():
         return False
     with open(path, "rb") as file:
-        return file.read(len(_MAGIC)) == _MAGIC
+        return file.read(len(codec.MAGIC)) == codec.MAGIC
 
 
 def _several(parents: Model | Iterable[Model]) -> Iterable[Model]:

@@ -12,7 +12,7 @@ from modelkin.checkpoints.opening import open_checkpoint
 from modelkin.core.fingerprints import inner_products as core
 from modelkin.core.fingerprints.inner_products import InnerProducts, Points
 
-__all__ = ["inner_products"]
+__all__ = ["inner_products", "points_of"]
 
 
 def inner_products(
@@ -41,13 +41,16 @@ def inner_products(
         OSError: a file cannot be read.
     """
     patterns = tuple(exclude)
-    first, second = (_points(each, patterns, limits) for each in (source, other))
+    first, second = (points_of(each, patterns, limits) for each in (source, other))
     return core.inner_products(first, second)
 
 
-def _points(
-    source: str | Path | Checkpoint, exclude: tuple[str, ...], limits: CheckpointLimits | None
+def points_of(
+    source: str | Path | Checkpoint,
+    exclude: Iterable[str] = (),
+    limits: CheckpointLimits | None = None,
 ) -> list[Points]:
+    """How the lines of each tensor of a checkpoint lie to each other; as :func:`inner_products`."""
     opened = source if isinstance(source, Checkpoint) else open_checkpoint(source, exclude, limits)
     if isinstance(opened, Adapter):
         raise bad_checkpoint(

@@ -43,7 +43,8 @@ def fingerprint(
 
     Raises:
         InvalidCheckpoint: as for :func:`modelkin.checkpoints.open_checkpoint`; or it is an adapter.
-        InvalidImportance: a value is NaN or infinite; names its tensor.
+        InvalidImportance: a value of a matrix is NaN or infinite; names its tensor. Tensors that
+            have no lines, such as vectors, are not read.
         InvalidParameter: the scale is no power of two, or threads is below 1.
         MissingExtra: it is GGUF, and the package ``gguf`` is not installed.
         OSError: a file cannot be read.

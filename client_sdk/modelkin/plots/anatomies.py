@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from modelkin._printing import excerpt
 from modelkin.core.fingerprints.anatomy import Anatomy
-from modelkin.core.fingerprints.places import Kind, label, short_kinds
+from modelkin.core.fingerprints.labels import Kind, label, short_kinds
 from modelkin.core.fingerprints.rows import Slice, slices
 from modelkin.errors import InvalidParameter
 from modelkin.plots.chart import Cells, Chart

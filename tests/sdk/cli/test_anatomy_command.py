@@ -233,6 +233,11 @@ MISTAKES = {
     ),
     "a scale": ("fingerprint base.safetensors --scale 3 -o o.mkfp", 1, "a power of two"),
     "no scale": ("anatomy base.safetensors --with base.mkfp --scale 0", 1, "power of two"),
+    "a scale of finished ones": (
+        "anatomy base.mkfp --with a=base.mkfp --scale 3",
+        1,
+        "power of two",
+    ),
     "a word for a scale": ("fingerprint base.safetensors --scale x -o o.mkfp", 2, "invalid int"),
     "another version": ("anatomy later.mkfp --with base.safetensors", 1, "later.mkfp: version"),
     "a cut fingerprint": ("anatomy base.mkfp --with cut.mkfp", 1, "cut.mkfp: the CRC-32"),

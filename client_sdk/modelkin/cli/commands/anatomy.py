@@ -10,6 +10,7 @@ from typing import Final
 from modelkin import checkpoints
 from modelkin.checkpoints import Checkpoint
 from modelkin.checkpoints.anatomies import fingerprint_of, is_fingerprint, name_of
+from modelkin.checkpoints.inner_products import points_of
 from modelkin.cli.commands.fingerprints import add_scale, made_of
 from modelkin.cli.options import WEIGHTS
 from modelkin.cli.output import Answer, quantity, table
@@ -20,7 +21,7 @@ from modelkin.core.fingerprints.anatomy import Anatomy, Parent
 from modelkin.core.fingerprints.anatomy import anatomy as anatomy_of
 from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.fingerprints.fingerprint import Fingerprint
-from modelkin.core.fingerprints.inner_products import InnerProducts
+from modelkin.core.fingerprints.inner_products import InnerProducts, inner_products
 from modelkin.core.fingerprints.rows import COLUMNS, Row
 from modelkin.errors import InvalidParameter
 
@@ -83,9 +84,8 @@ def anatomy(arguments: argparse.Namespace) -> Answer:
         )
     text = _text(found, compared, list(models))
     if arguments.inner_products:
-        evidence = {
-            name: checkpoints.inner_products(arguments.file, path) for name, path in models.items()
-        }
+        own = points_of(arguments.file)
+        evidence = {name: inner_products(own, points_of(path)) for name, path in models.items()}
         fields["inner_products"] = {name: each.to_json() for name, each in evidence.items()}
         text += f"\n\n{_evidence(evidence)}"
     return Answer(text, fields, tuple(notes))
@@ -147,7 +147,7 @@ def _named(texts: Sequence[str]) -> dict[str, str]:
 def _read(path: str, scale: int | None, notes: list[str], whose: str) -> Fingerprint:
     """The fingerprint in a file, or of a checkpoint, whose notes are kept."""
     if is_fingerprint(path):
-        return fingerprint_of(path)
+        return fingerprint_of(path, scale)
     checkpoint: Checkpoint = checkpoints.open_checkpoint(path)
     notes += [f"{whose}{note}" for note in checkpoint.notes]
     return made_of(checkpoint, scale)

@@ -62,7 +62,7 @@ _DIGEST_BYTES: Final = 32
 HEADER_BYTES: Final = _START.size + _DIGEST_BYTES
 MAX_PAYLOAD_BYTES: Final = HEADER_BYTES + MAX_CONTENT_BYTES + (MAX_CONTENT_BYTES >> 7) + 1024
 """What zstd cannot compress it stores in blocks, with some bytes each."""
-_MAGIC: Final = b"MKFP"
+MAGIC: Final = b"MKFP"
 _LINES1: Final = 1
 """The scheme of keys and signatures that ``modelkin.core.fingerprints`` makes."""
 _MAX_SCALE: Final = 63
@@ -192,14 +192,14 @@ def decode(data: Payload) -> FingerprintArrays:
 
 def _read_header(data: Payload) -> tuple[int, _Sizes, bytes]:
     if len(data) < HEADER_BYTES + CRC_SIZE:
-        if len(data) >= len(_MAGIC):
-            check_prefix(bytes(data[:4]), _MAGIC, VERSION, InvalidFingerprint)
+        if len(data) >= len(MAGIC):
+            check_prefix(bytes(data[:4]), MAGIC, VERSION, InvalidFingerprint)
         raise InvalidFingerprint(
             f"the payload ends after {len(data)} bytes, header and checksum alone take "
             f"{HEADER_BYTES + CRC_SIZE}: send it again"
         )
     magic, version, scheme, scale, flags, *entries = _START.unpack_from(data)
-    check_prefix(magic, _MAGIC, version, InvalidFingerprint)
+    check_prefix(magic, MAGIC, version, InvalidFingerprint)
     if len(data) > MAX_PAYLOAD_BYTES:
         raise InvalidFingerprint(
             f"the payload has more than {MAX_PAYLOAD_BYTES:,} bytes, which no fingerprint has: "
@@ -319,7 +319,7 @@ def refuse(field: str, problem: str) -> NoReturn:
 def _start(arrays: FingerprintArrays) -> bytes:
     sizes = _sizes(arrays, sum(len(name.encode()) for name in arrays.names))
     scale = arrays.scale.bit_length() - 1
-    return _START.pack(_MAGIC, VERSION, _LINES1, scale, 0, *sizes)
+    return _START.pack(MAGIC, VERSION, _LINES1, scale, 0, *sizes)
 
 
 def _sizes(arrays: FingerprintArrays, text: int) -> _Sizes:

@@ -192,7 +192,7 @@ class FingerprintMaker:
             values: floats of any shape.
 
         Raises:
-            InvalidImportance: a value is NaN or infinite.
+            InvalidImportance: a value of a matrix is NaN or infinite.
             InvalidParameter: the values are no real numbers.
         """
         if values.dtype.kind in _NO_REALS:

@@ -12,7 +12,7 @@ from os.path import commonprefix
 from typing import Final, NamedTuple
 
 from modelkin.core.fingerprints.chance import power_of_ten
-from modelkin.core.fingerprints.places import Kind, Place, label, short_kinds
+from modelkin.core.fingerprints.labels import Kind, NumberedName, label, short_kinds
 from modelkin.core.fingerprints.sources import TensorAnatomy, TensorSource
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
 
@@ -102,11 +102,11 @@ class Slice(NamedTuple):
         places: of these, by the names that are the most alike.
     """
 
-    place: Place
+    place: NumberedName
     of: TensorAnatomy
     model: str | None
     sources: tuple[TensorSource, ...]
-    places: tuple[Place, ...]
+    places: tuple[NumberedName, ...]
 
     @property
     def share(self) -> float:
@@ -124,7 +124,7 @@ def slices(tensors: Iterable[TensorAnatomy], models: Sequence[str]) -> list[Slic
     """
     order = {model: at for at, model in enumerate(models)}
     cut = [
-        _slice(each, Place.of(name), order)
+        _slice(each, NumberedName.of(name), order)
         for each in tensors
         if each.tensor.reason is None
         for name in each.tensor.names
@@ -135,7 +135,7 @@ def slices(tensors: Iterable[TensorAnatomy], models: Sequence[str]) -> list[Slic
     return sorted(cut, key=lambda each: (first[each.place.kind], each.place.numbers))
 
 
-def _slice(tensor: TensorAnatomy, place: Place, order: Mapping[str, int]) -> Slice:
+def _slice(tensor: TensorAnatomy, place: NumberedName, order: Mapping[str, int]) -> Slice:
     if not tensor.sources:
         return Slice(place, tensor, None, (), ())
     counts = {model: share * tensor.keys for model, share in tensor.shares.items()}
@@ -156,9 +156,9 @@ def _slice(tensor: TensorAnatomy, place: Place, order: Mapping[str, int]) -> Sli
     )
 
 
-def _alike(source: TensorSource, place: Place) -> Place:
+def _alike(source: TensorSource, place: NumberedName) -> NumberedName:
     """The place of a source, by the name that is the most like the tensor's own."""
-    places = [Place.of(name) for name in source.tensor.names]
+    places = [NumberedName.of(name) for name in source.tensor.names]
     return max(places, key=lambda each: (each == place, each.kind == place.kind))
 
 
@@ -263,12 +263,14 @@ class _Names:
         return _row(f"{own}, {len(groups)} kinds", sources, several)
 
 
-def _in_layers(place: Place, layers: Iterable[tuple[int, ...]]) -> list[Place]:
+def _in_layers(place: NumberedName, layers: Iterable[tuple[int, ...]]) -> list[NumberedName]:
     """The same place in other layers, of which a sample found other parts."""
-    return [Place(place.kind, (*layer, *place.numbers[1:])) for layer in layers if place.numbers]
+    return [
+        NumberedName(place.kind, (*layer, *place.numbers[1:])) for layer in layers if place.numbers
+    ]
 
 
-def _of_layers(places: list[Place]) -> str:
+def _of_layers(places: list[NumberedName]) -> str:
     """The label of layers, without the kind of their tensors."""
     if not places:
         return ""
@@ -292,12 +294,12 @@ def _row(own: str, sources: str, group: list[Slice]) -> Row:
     )
 
 
-def _label(short: Mapping[Kind, Kind], places: Iterable[Place]) -> str:
+def _label(short: Mapping[Kind, Kind], places: Iterable[NumberedName]) -> str:
     listed = list(places)
     return label(short[listed[0].kind], _by_position(listed))
 
 
-def _by_position(places: list[Place]) -> list[tuple[int, ...]]:
+def _by_position(places: list[NumberedName]) -> list[tuple[int, ...]]:
     return list(zip(*(place.numbers for place in places), strict=True))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from modelkin.core.fingerprints.anatomy import Anatomy, anatomy
 from modelkin.core.fingerprints.fingerprint import Fingerprint, NotComparable
-from modelkin.core.fingerprints.places import Place, label, ranges, short_kinds
+from modelkin.core.fingerprints.labels import NumberedName, label, ranges, short_kinds
 from modelkin.core.fingerprints.rows import slices
 from tests.sdk.core.fingerprints.planted import DERIVED, LAYERS, Tensors, fingerprint, model
 
@@ -27,7 +27,7 @@ LABELS = {
 @pytest.mark.parametrize("name", LABELS)
 def test_a_name_says_the_layer_and_the_kind(name: str) -> None:
     """Numbers between separators are places; digits of a word, or too many, are not."""
-    place = Place.of(name)
+    place = NumberedName.of(name)
     short = short_kinds([place.kind])[place.kind]
     assert LABELS[name] == label(short, [[number] for number in place.numbers])
 
@@ -35,7 +35,7 @@ def test_a_name_says_the_layer_and_the_kind(name: str) -> None:
 def test_names_that_would_be_one_keep_all_their_words() -> None:
     """Encoders and decoders have the same kinds."""
     names = ("encoder.block.0.q.weight", "decoder.block.0.q.weight", "encoder.block.0.o.weight")
-    places = [Place.of(name) for name in names]
+    places = [NumberedName.of(name) for name in names]
     short = short_kinds(place.kind for place in places)
     assert ["encoder.block.0.q.weight", "decoder.block.0.q.weight", "block.0.o"] == [
         label(short[place.kind], [[0]]) for place in places

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from modelkin.core.fingerprints.places import ranges
+from modelkin.core.fingerprints.labels import ranges
 from modelkin.core.fingerprints.relations.differences import Differences
 from modelkin.core.fingerprints.relations.layer_maps import Layer, LayerMap
 from modelkin.core.fingerprints.relations.relation import Relation, RelationName

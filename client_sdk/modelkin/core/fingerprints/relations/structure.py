@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from modelkin.core.fingerprints.comparison import ALL_LINES
-from modelkin.core.fingerprints.places import ranges
+from modelkin.core.fingerprints.labels import ranges
 from modelkin.core.fingerprints.relations.differences import Differences, is_head
 from modelkin.core.fingerprints.relations.layer_maps import layers_of
 from modelkin.core.fingerprints.relations.layer_relations import relations_of_layers

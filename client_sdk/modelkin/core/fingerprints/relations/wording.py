@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from modelkin.core.fingerprints.fingerprint import Fingerprint
-from modelkin.core.fingerprints.places import ranges
+from modelkin.core.fingerprints.labels import ranges
 from modelkin.core.fingerprints.relations.layer_maps import Layer, layers_of
 from modelkin.core.fingerprints.relations.positions import position_of
 from modelkin.core.quoting import quote

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.kernels.loops import compile_loop, read_only, scratch
+from modelkin.core.kernels.reference.lines import WINDOWS
 
 Floats = npt.NDArray[np.float32]
 Words = npt.NDArray[np.uint64]
@@ -23,7 +24,7 @@ def add_squares(values: Floats, columns: Words, rows: Words) -> None:
 @compile_loop
 def _add_squares(bits: Any, columns: Any, rows: Any) -> None:
     m, n = bits.shape
-    own = np.zeros(17, np.uint64)
+    own = np.zeros(WINDOWS, np.uint64)
     for i in range(m):
         own[:] = 0
         for begin in range(0, n, 256):
@@ -35,10 +36,10 @@ def _add_squares(bits: Any, columns: Any, rows: Any) -> None:
                 term = np.uint64(mantissa * mantissa << 2 * (exponent & 15))
                 own[exponent >> 4] += term
                 columns[exponent >> 4, j] += term
-            for window in range(16):
+            for window in range(WINDOWS - 1):
                 own[window + 1] += own[window] >> np.uint64(32)
                 own[window] &= np.uint64(0xFFFFFFFF)
-        for window in range(17):
+        for window in range(WINDOWS):
             rows[window, i] += own[window]
         if i % 256 == 255 or i == m - 1:
             _carry(columns)
@@ -47,7 +48,7 @@ def _add_squares(bits: Any, columns: Any, rows: Any) -> None:
 
 @compile_loop
 def _carry(sums: Any) -> None:
-    for window in range(16):
+    for window in range(WINDOWS - 1):
         for j in range(sums.shape[1]):
             sums[window + 1, j] += sums[window, j] >> np.uint64(32)
             sums[window, j] &= np.uint64(0xFFFFFFFF)
@@ -327,7 +328,7 @@ def _mixed(x: Any) -> Any:
 
 def warm() -> None:
     """Compile every loop of this module for all its types."""
-    values, sums = np.ones((8, 8), np.float32), np.zeros((17, 8), np.uint64)
+    values, sums = np.ones((8, 8), np.float32), np.zeros((WINDOWS, 8), np.uint64)
     add_squares(values, sums, sums.copy())
     ranks, counts = np.arange(8, dtype=np.uint32), np.zeros(8, np.int64)
     line_keys(values, values[0], ranks, 4, 2)

@@ -1,7 +1,8 @@
-"""The place of a tensor in its network, read off its name: the kind, and the numbers of layers.
+"""Labels of tensors for people: ``layers 0-31 self_attn.q_proj`` for those of 32 layers.
 
 ``model.layers.3.self_attn.q_proj.weight`` is of the kind ``model.layers.*.self_attn.q_proj.weight``
-and has the number 3. Names are for people alone: no verdict depends on them.
+and has the number 3. No verdict depends on a label; what relations read off names is in
+``relations.positions``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-__all__ = ["Kind", "Place", "label", "ranges", "short_kinds"]
+__all__ = ["Kind", "NumberedName", "label", "ranges", "short_kinds"]
 
 Kind: TypeAlias = tuple[str, ...]
 """The parts of a name around its numbers."""
@@ -25,8 +26,8 @@ _USUAL: Final = ".weight"
 
 
 @dataclass(frozen=True)
-class Place:
-    """What a name says.
+class NumberedName:
+    """A name as its numbers, and what stands around them.
 
     Attributes:
         kind: the parts around the numbers, one more than these.
@@ -37,8 +38,8 @@ class Place:
     numbers: tuple[int, ...]
 
     @classmethod
-    def of(cls, name: str) -> Place:
-        """The place that a name says."""
+    def of(cls, name: str) -> NumberedName:
+        """The parts of a name."""
         parts = _NUMBER.split(name)
         return cls(tuple(parts[::2]), tuple(map(int, parts[1::2])))
 
