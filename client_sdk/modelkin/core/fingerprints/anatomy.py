@@ -9,8 +9,8 @@ or the same random seed. That there are none proves nothing, since a rotation re
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Literal
 
@@ -33,11 +33,14 @@ __all__ = [
     "TensorSource",
     "Verdict",
     "anatomy",
+    "anatomy_of",
 ]
 
 AnatomyVerdict = Literal[Verdict, "average", "assembled", "unknown"]
 """What a checkpoint is: an average of two models, put together of several, or what it is to one."""
 
+_WHOLE: Final = ("copy", "part", "derived")
+"""Verdicts by which a model is more than the origin of a few tensors."""
 _MOST_COMMON: Final = 0.9
 _ENOUGH: Final = 0.25
 
@@ -123,8 +126,30 @@ def anatomy(checkpoint: Fingerprint, models: Mapping[str, Fingerprint]) -> Anato
         models: those of the models that may be its parents, by name. Two fingerprints are compared
             at the coarser of their scales.
     """
-    compared = [compare(checkpoint, name, model) for name, model in models.items()]
-    found = [each for each in compared if each.log10_p < MODEL_LIMIT]
+    return anatomy_of(checkpoint, [compare(checkpoint, *model) for model in models.items()])
+
+
+def anatomy_of(
+    checkpoint: Fingerprint,
+    comparisons: Sequence[Comparison],
+    *,
+    asked: int | None = None,
+    preferred: Collection[str] = (),
+) -> Anatomy:
+    """Make an anatomy of what the comparisons with models have found.
+
+    Args:
+        checkpoint: its fingerprint.
+        comparisons: of it and each of the models.
+        asked: how many models these were chosen among by their keys; by default no others.
+        preferred: names of models whose files were read by whoever asks. Where these are no mere
+            origin of a few tensors, they stand before models of which others say what they are.
+    """
+    is_chosen, asked = asked is not None, max(len(comparisons), asked or 0)
+    found = [each for each in comparisons if each.log10_p < MODEL_LIMIT]
+    scale = max([checkpoint.scale, *(each.ours.scale for each in comparisons)])
+    alone = {each.model: _parent(checkpoint, each, asked) for each in found}
+    first = {name for name, each in alone.items() if name in preferred and each.verdict in _WHOLE}
     held = np.bincount(checkpoint.owners, minlength=len(checkpoint.tensors))
     tensors = tuple(
         TensorAnatomy(
@@ -133,7 +158,12 @@ def anatomy(checkpoint: Fingerprint, models: Mapping[str, Fingerprint]) -> Anato
             tuple(
                 sorted(
                     (source for each in found for source in each.sources.get(number, ())),
-                    key=lambda source: (-source.share, source.log10_p, source.model),
+                    key=lambda source: (
+                        -source.share,
+                        source.model not in first,
+                        source.log10_p,
+                        source.model,
+                    ),
                 )
             ),
             {
@@ -144,19 +174,20 @@ def anatomy(checkpoint: Fingerprint, models: Mapping[str, Fingerprint]) -> Anato
         )
         for number, tensor in enumerate(checkpoint.tensors)
     )
-    scale = max([checkpoint.scale, *(model.scale for model in models.values())])
-    ranked = _nearest_first(found)
-    parents = tuple(_parent(checkpoint, each, added, len(models)) for each, added in ranked)
-    return Anatomy(
-        tensors,
-        parents,
-        scale,
-        relations(checkpoint, [each for each, _ in ranked], parents, len(models)),
-    )
+    ranked = _nearest_first(found, first)
+    parents = tuple(replace(alone[each.model], added=added) for each, added in ranked)
+    said = relations(checkpoint, [each for each, _ in ranked], parents, asked, is_chosen=is_chosen)
+    return Anatomy(tensors, parents, scale, said)
 
 
-def _nearest_first(found: list[Comparison]) -> list[tuple[Comparison, float]]:
-    """The models by what each adds to those before, and this share of the checkpoint's lines."""
+def _nearest_first(
+    found: list[Comparison], first: Collection[str]
+) -> list[tuple[Comparison, float]]:
+    """The models by what each adds to those before, and this share of the checkpoint's lines.
+
+    Args:
+        first: names of models that stand before all others.
+    """
     ranked, left = list[tuple[Comparison, float]](), list(found)
     covered = np.zeros(0, np.uint64)
     while left:
@@ -166,14 +197,21 @@ def _nearest_first(found: list[Comparison]) -> list[tuple[Comparison, float]]:
         ]
         at = min(
             range(len(left)),
-            key=lambda i: (-added[i], -left[i].share, -left[i].share_of_model, left[i].model),
+            key=lambda i: (
+                left[i].model not in first,
+                -added[i],
+                -left[i].share,
+                -left[i].share_of_model,
+                left[i].model,
+            ),
         )
         ranked.append((left[at], float(added[at])))
         covered = np.union1d(covered, left.pop(at).keys)
     return ranked
 
 
-def _parent(checkpoint: Fingerprint, found: Comparison, added: float, models: int) -> Parent:
+def _parent(checkpoint: Fingerprint, found: Comparison, asked: int) -> Parent:
+    """What is said of one model, whatever the others are."""
     shares = found.of_tensor / np.maximum(found.held, 1)
     sizes = np.array([0 if each.reason else each.size for each in checkpoint.tensors], np.float64)
     order = np.argsort(-shares, kind="stable")
@@ -184,12 +222,12 @@ def _parent(checkpoint: Fingerprint, found: Comparison, added: float, models: in
         found.model,
         _verdict(found, held),
         found.share,
-        added,
+        found.share,
         float((sizes * shares).sum() / sizes.sum()),
         found.keys.size,
         found.expected,
         found.log10_p,
-        found.log10_p + math.log10(models),
+        found.log10_p + math.log10(asked),
         tuple(checkpoint.tensors[number].name for number in sorted(fewest.tolist())),
     )
 

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from modelkin.core.fingerprints.anatomy import Anatomy, anatomy
+from modelkin.core.fingerprints.anatomy import Anatomy, anatomy, anatomy_of
 from modelkin.core.fingerprints.comparison import compare
 from modelkin.core.fingerprints.fingerprint import Fingerprint, LinesOfTensor
 from tests.sdk.core.fingerprints.planted import DERIVED, WIDTH, Tensors, fingerprint, model
@@ -235,3 +235,41 @@ def test_what_is_expected_of_strangers_grows_with_the_models() -> None:
     [alone] = anatomy(base.at(8), {"base": base}).parents
     [among] = anatomy(base.at(8), {"base": base, **strangers}).parents
     assert alone.log10_p == alone.log10_e == among.log10_p == pytest.approx(among.log10_e - 1)
+
+
+def test_a_model_that_was_read_stands_before_one_that_others_stated(base: Tensors) -> None:
+    """Whoever states the lines of a child first does not displace its base."""
+    child = fingerprint(DERIVED["8 bits"](base))
+    compared = [compare(child, "forged", child), compare(child, "base", fingerprint(base))]
+    found = anatomy_of(child, compared, preferred={"base"})
+    assert ["base", "forged"] == [each.model for each in found.parents]
+    assert sum(each.added for each in found.parents) == pytest.approx(1)
+
+
+def test_a_few_tensors_of_a_model_that_was_read_stand_behind_a_whole_one(base: Tensors) -> None:
+    """A word table that many have does not hide what a checkpoint was made from."""
+    child = fingerprint(model(1) | {"embed": base["embed"]})
+    whole = fingerprint(model(1))
+    compared = [compare(child, "words", fingerprint(base)), compare(child, "own", whole)]
+    assert ["own", "words"] == [
+        p.model for p in anatomy_of(child, compared, preferred={"words"}).parents
+    ]
+
+
+def test_where_nothing_is_found_the_answer_says_of_how_many_models(base: Tensors) -> None:
+    """Those that were not compared have fewer keys in common than those that were."""
+    child = fingerprint(base)
+    compared = [compare(child, "stranger", fingerprint(model(1)))]
+    [relation] = anatomy_of(child, compared, asked=1200).relations
+    assert relation.sentence == (
+        "none of 1,200 stored models is an ancestor, as far as lines show; absence proves nothing"
+    )
+    [relation] = anatomy_of(child, [], asked=0).relations
+    assert relation.sentence == "no other model is stored"
+
+
+def test_the_false_models_expected_are_of_all_that_were_asked(base: Tensors) -> None:
+    """A thousand times as many as of one."""
+    child = fingerprint(DERIVED["noise .5"](base))
+    [parent] = anatomy_of(child, [compare(child, "base", fingerprint(base))], asked=1000).parents
+    assert parent.log10_e == pytest.approx(parent.log10_p + 3)

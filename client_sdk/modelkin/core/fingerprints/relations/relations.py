@@ -31,8 +31,9 @@ from modelkin.core.fingerprints.sources import Parent
 
 __all__ = ["relations"]
 
-_NOTHING: Final = "no model given is an ancestor, as far as lines show; absence proves nothing"
+_NOTHING: Final = "is an ancestor, as far as lines show; absence proves nothing"
 _NO_MODELS: Final = "no model was given"
+_NONE_STORED: Final = "no other model is stored"
 _NO_LINES: Final = "it has no lines to compare: its matrices are short, tables, or of few values"
 _FEW: Final = 0.125
 """The share of a checkpoint's tensors up to which those that are found are named, and no more is
@@ -48,6 +49,8 @@ def relations(
     comparisons: Sequence[Comparison],
     parents: Sequence[Parent],
     models: int,
+    *,
+    is_chosen: bool = False,
 ) -> tuple[Relation, ...]:
     """Say what a checkpoint is to its parents.
 
@@ -55,12 +58,13 @@ def relations(
         checkpoint: its fingerprint, at its own scale.
         comparisons: of it and each of them.
         parents: in the order in which they are named, that of ``comparisons``.
-        models: how many were given.
+        models: how many were asked.
+        is_chosen: whether they are those that a service stores, and the parents were found there.
     """
     if not checkpoint.lines:
         return (Relation("none", (), _NO_LINES),)
     if not parents:
-        return (Relation("none", (), _NOTHING if models else _NO_MODELS),)
+        return (Relation("none", (), _nothing(models, is_chosen)),)
     sources = sources_of(comparisons)
     is_whole = any(parents[at].verdict in ("copy", "part", "derived") for at in sources)
     if len(sources) > 1 and is_whole:
@@ -74,6 +78,13 @@ def relations(
             found.insert(0, _average(parents, *average))
     others = [each for at, each in enumerate(parents) if at not in named]
     return (*found, *_beside(others))
+
+
+def _nothing(models: int, is_chosen: bool) -> str:
+    if not models:
+        return _NONE_STORED if is_chosen else _NO_MODELS
+    given = f"none of {counted(models, 'stored model')}" if is_chosen else "no model given"
+    return f"{given} {_NOTHING}"
 
 
 def _average_of(
