@@ -1,8 +1,8 @@
-"""``OnePass``: digests and selections of checkpoints whose values are read once.
+"""``OnePass``: digests, selections and lines of checkpoints, from one pass over their files.
 
 Tensors come in the order of their bytes. So a file that is fetched as it is read comes once, and
 all that is asked of a tensor is answered while its bytes are at hand. The results are those of
-``weights_digest`` and ``select_from_checkpoint``, bit for bit.
+``weights_digest``, ``select_from_checkpoint`` and ``fingerprint``, bit for bit.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.importance import magnitudes
+from modelkin.checkpoints.lines import PassLines
 from modelkin.checkpoints.rounding import RoundingSamples
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.selection.largest import LargestEntries
@@ -33,6 +34,9 @@ Counting = Callable[[int, int], None]
 """A function of the values read so far, and of all."""
 AfterFile = Callable[[frozenset[Path]], None]
 """A function of all files that are read no more, once one of them has been read to its end."""
+Hold = Callable[[Path, int | None], None]
+"""A function of a file, and of the first of its bytes that are read again before others are; None
+for none."""
 PART_SIZE: Final = 1 << 24
 """Values of a tensor for which all is done before the next ones are read."""
 
@@ -51,6 +55,7 @@ class _Step:
         run: does it, and calls a function with the number of values of each stretch.
         paths: the files that it reads.
         of_base: whether a base that cannot be read ends it, and not the pass.
+        twice: the first byte of what it reads twice; None where it reads all once.
     """
 
     tensor: StoredTensor
@@ -59,6 +64,7 @@ class _Step:
     run: Callable[[Took], None]
     paths: frozenset[Path]
     of_base: bool = False
+    twice: int | None = None
 
     def place(self) -> tuple[Path, int, int]:
         """The key that orders steps."""
@@ -77,9 +83,12 @@ class OnePass:
     _steps: list[_Step] = field(default_factory=list)
     _digests: list[WeightsDigest] = field(default_factory=list)
     _selections: list[LargestEntries] = field(default_factory=list)
+    _lines: list[PassLines] = field(default_factory=list)
     _done: int = 0
     rounding: RoundingSamples = field(default_factory=RoundingSamples)
     """Stretches of the tensors that :meth:`compare` names."""
+    most_twice: int = 0
+    """The most bytes that are read twice before others are."""
     base_error: ModelkinError | None = None
     """Why nothing that was asked of a base has an answer; None where it has."""
 
@@ -166,6 +175,20 @@ class OnePass:
                 offset += part.size
         return found
 
+    def lines(self, tensors: Sequence[StoredTensor]) -> PassLines:
+        """Ask for the lines of tensors, in the order of their fingerprint.
+
+        A matrix is read twice, once its last bytes have come.
+        """
+        found = PassLines(tensors)
+        self._lines.append(found)
+        for part in found.parts():
+            last, paths = part.first + part.size - 1, frozenset([part.tensor.path])
+            step = _Step(part.tensor, last, part.size, part.run, paths, twice=part.begin)
+            self._steps.append(step)
+            self.most_twice = max(self.most_twice, part.num_bytes)
+        return found
+
     def compare(self, tensor: StoredTensor, base: StoredTensor) -> None:
         """Have a stretch of a tensor and its base in :attr:`rounding`."""
 
@@ -176,13 +199,20 @@ class OnePass:
         paths = frozenset([tensor.path, base.path])
         self._steps.append(_Step(tensor, 0, 0, run, paths, of_base=True))
 
-    def read(self, count: Counting | None = None, after_file: AfterFile | None = None) -> None:
+    def read(
+        self,
+        count: Counting | None = None,
+        after_file: AfterFile | None = None,
+        hold: Hold | None = None,
+    ) -> None:
         """Answer all that was asked.
 
         Args:
             count: is called as the values are read.
             after_file: is called after the last tensor of each file; :meth:`state` may be stored,
                 after which :attr:`finished` has the same files.
+            hold: is called where the bytes change that must stay at hand, since they are read
+                again.
 
         Raises:
             InvalidCheckpoint: a value is not finite, or a file ends early.
@@ -198,7 +228,11 @@ class OnePass:
             if count is not None:
                 count(read, total)
 
+        held, before = _held(steps), None
         for at, step in enumerate(steps[self._done :], self._done):
+            if hold is not None and before != (now := (step.tensor.path, held[at])):
+                hold(*now)
+                before = now
             self._run(step, took)
             self._done = at + 1
             last = self._done == len(steps) or steps[at + 1].tensor.path != step.tensor.path
@@ -234,6 +268,8 @@ class OnePass:
         state: State = {"facts": np.frombuffer(json.dumps(facts).encode(), np.uint8)}
         for at, selection in enumerate(self._selections):
             state |= {f"{at}.{name}": array for name, array in selection.state().items()}
+        for at, lines in enumerate(self._lines):
+            state |= {f"lines.{at}.{name}": array for name, array in lines.state().items()}
         return state
 
     def restore(self, state: State) -> None:
@@ -250,6 +286,11 @@ class OnePass:
         for at, selection in enumerate(self._selections):
             prefix = f"{at}."
             selection.restore(
+                {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
+            )
+        for at, lines in enumerate(self._lines):
+            prefix = f"lines.{at}."
+            lines.restore(
                 {n.removeprefix(prefix): a for n, a in state.items() if n.startswith(prefix)}
             )
         self.rounding.restore(facts["rounding"])
@@ -272,8 +313,19 @@ class OnePass:
             for step in self._plan()
         ]
         selections = [[each.num_parameters, each.most] for each in self._selections]
-        asked = json.dumps([steps, selections, len(self._digests)])
+        asked = json.dumps([steps, selections, len(self._digests), len(self._lines)])
         return hashlib.sha256(asked.encode()).hexdigest()
+
+
+def _held(steps: Sequence[_Step]) -> list[int | None]:
+    """At each step the first byte of its file that this or a later step reads twice."""
+    held, path, begin = list[int | None](), None, None
+    for step in reversed(steps):
+        if step.tensor.path != path:
+            path, begin = step.tensor.path, None
+        begin = begin if step.twice is None else step.twice
+        held.append(begin)
+    return held[::-1]
 
 
 def weights_of(checkpoint: Checkpoint, count: Counting | None = None) -> Weights:

@@ -11,6 +11,7 @@ import pytest
 
 from modelkin.checkpoints import (
     Checkpoint,
+    fingerprint,
     open_checkpoint,
     select_from_checkpoint,
     weights_digest,
@@ -20,9 +21,17 @@ from modelkin.checkpoints.one_pass import OnePass
 from modelkin.core.selection.largest import LargestEntries
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.core.weights import WeightsDigest
+from modelkin.errors import InvalidImportance
 from tests.support.models.checkpoints import random_tensors, safetensors, sharded
 
 SHAPES = {"z.weight": (300, 20), "a.weight": (70, 41), "m.bias": (500,), "b.weight": (64, 64)}
+LINED: dict[str, tuple[int, ...]] = {
+    "a.bias": (80,),
+    "b.kernel": (80, 70, 3, 3),
+    "c.short": (600, 20),
+    "d.experts": (3, 80, 96),
+    "e.weight": (200, 150),
+}
 K = 400
 INDEX = "model.safetensors.index.json"
 
@@ -182,3 +191,68 @@ def test_copies_have_the_same_dtypes_and_values(tmp_path: Path) -> None:
     for name, data in sharded(halves).items():
         (tmp_path / name).write_bytes(data)
     assert digests[0] == weights_of(open_checkpoint(tmp_path / INDEX)).digest
+
+
+@pytest.fixture
+def lined(tmp_path: Path) -> Checkpoint:
+    """A model with a stack, a kernel, and tensors without lines, in shards."""
+    for name, data in sharded(random_tensors(3, LINED)).items():
+        (tmp_path / name).write_bytes(data)
+    return open_checkpoint(tmp_path / INDEX)
+
+
+def test_a_fingerprint_of_the_same_pass(lined: Checkpoint) -> None:
+    """It equals that of two readings of each tensor; so do the others' answers, and the count."""
+    one, counts = OnePass(), list[tuple[int, int]]()
+    digest, lines = one.digest(), one.lines(lined.tensors)
+    one.add_stored(digest, lined.stored)
+    one.read(lambda done, total: counts.append((done, total)))
+    assert fingerprint(lined) == lines.fingerprint()
+    assert weights_of(lined).digest == digest.result()
+    without = sum(tensor.size for tensor in lined.tensors if tensor.name in {"a.bias", "c.short"})
+    total = 2 * lined.num_parameters - without
+    assert (total, total) == counts[-1]
+    assert sorted(counts) == counts
+
+
+def test_bytes_that_are_read_twice_are_held(lined: Checkpoint) -> None:
+    """From the first byte of a matrix on, until its lines are known; a stack's one by one."""
+    tensors, held = {tensor.name: tensor for tensor in lined.tensors}, list[tuple[Path, Any]]()
+    one = OnePass()
+    one.lines(lined.tensors)
+    one.add_stored(one.digest(), lined.stored)
+    one.read(hold=lambda path, begin: held.append((path, begin)))
+    stack = tensors["d.experts"]
+    expected = [(stack.path, stack.begin + at * 80 * 96 * 4) for at in range(3)]
+    assert expected == [each for each in held if each[1] is not None and each in expected]
+    assert tensors["b.kernel"].size * 4 == one.most_twice
+    assert {tensor.path for tensor in lined.tensors} == {path for path, _ in held}
+
+
+def test_a_pass_with_lines_goes_on_after_its_last_file(lined: Checkpoint) -> None:
+    """What was found of the tensors of a file that is read is kept."""
+
+    def ask() -> tuple[OnePass, Any]:
+        one = OnePass()
+        return one, one.lines(lined.tensors)
+
+    state = cut(ask()[0])
+    second, lines = ask()
+    second.restore(state)
+    second.read()
+    assert fingerprint(lined) == lines.fingerprint()
+
+
+def test_values_that_are_no_numbers_have_no_fingerprint(tmp_path: Path) -> None:
+    """The error names the tensor; the pass goes on, and answers what else was asked."""
+    tensors = random_tensors(3, LINED)
+    tensors["d.experts"][1, 3, 4] = np.nan
+    (tmp_path / "model.safetensors").write_bytes(safetensors(tensors))
+    model = open_checkpoint(tmp_path)
+    one = OnePass()
+    digest, lines = one.digest(), one.lines(model.tensors)
+    one.add_stored(digest, model.stored)
+    one.read()
+    with pytest.raises(InvalidImportance, match=r"'d\.experts' has values that are NaN"):
+        lines.fingerprint()
+    assert weights_of(model).digest == digest.result()

@@ -17,6 +17,7 @@ __all__ = [
     "Matrix",
     "Part",
     "axes_of_matrices",
+    "count_of_readings",
     "matrices",
     "part_of",
     "sides",
@@ -130,6 +131,17 @@ def matrices(shape: tuple[int, ...], part: Part, stretch: int = STRETCH) -> Iter
     readers = _of_stack(shape, part) if _is_stack(shape) else _of_kernel(shape, part, axes)
     for read in readers:
         yield Matrix(*sides(shape), read, stretch)
+
+
+def count_of_readings(shape: tuple[int, ...]) -> int:
+    """How many parts of a tensor, of one size and one after the other, are read by themselves.
+
+    A stack is read a matrix at a time; of kernels all are read together; vectors are not read.
+    """
+    height, width = sides(shape)
+    if min(height, width) < MIN_SIDE:
+        return 0
+    return prod(shape) // (height * width) if _is_stack(shape) else 1
 
 
 def part_of(values: npt.NDArray[Any]) -> Part:

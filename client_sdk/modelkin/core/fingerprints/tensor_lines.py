@@ -57,24 +57,38 @@ class LinesMaker:
     """The lines of a tensor in the making: takes its matrices in their order.
 
     Args:
-        shape: of the tensor.
+        name: of the tensor, for what is said of it.
+        shape: likewise.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
+    def __init__(self, name: str, shape: tuple[int, ...]) -> None:
         self.signature = SignatureMaker(prod(shape))
-        self._shape = shape
+        self._name, self._shape, self._read = name, shape, 0
         self._rows, self._columns = list[Keys](), list[Keys]()
         self._reason = NotComparable.SHORT
 
-    def leave_out(self, reason: NotComparable) -> None:
-        """Take note of a matrix whose lines say nothing."""
-        self._reason = reason
+    def read(self, each: MatrixReading) -> None:
+        """Read the next matrix.
 
-    def take(self, rows: Keys, columns: Keys) -> None:
-        """Take the keys of a matrix."""
-        self._reason = NotComparable.NO_KEYS
-        self._rows.append(rows)
-        self._columns.append(columns)
+        Raises:
+            InvalidImportance: a value of it is NaN or infinite, also as a float32.
+        """
+        if not each.is_finite:
+            raise InvalidImportance(
+                f"tensor {quote(self._name)} has values that are NaN or infinite: leave it out, or "
+                f"mend it",
+                field=self._name,
+            )
+        if each.is_structured:
+            self._reason = NotComparable.STRUCTURED
+        elif each.has_few_values:
+            self._reason = NotComparable.FEW_VALUES
+        else:
+            self._reason = NotComparable.NO_KEYS
+            rows, columns = each.read(self.signature, self._read)
+            self._rows.append(rows)
+            self._columns.append(columns)
+        self._read += prod(sides(self._shape))
 
     def finish(self) -> TensorLines:
         """The lines of all matrices that were taken."""
@@ -123,21 +137,9 @@ def lines_of(name: str, shape: tuple[int, ...], readings: Iterable[MatrixReading
     Raises:
         InvalidImportance: as for :func:`read_lines`.
     """
-    maker, read = LinesMaker(shape), 0
+    maker = LinesMaker(name, shape)
     for each in readings:
-        if not each.is_finite:
-            raise InvalidImportance(
-                f"tensor {quote(name)} has values that are NaN or infinite: leave it out, or mend "
-                f"it",
-                field=name,
-            )
-        if each.is_structured:
-            maker.leave_out(NotComparable.STRUCTURED)
-        elif each.has_few_values:
-            maker.leave_out(NotComparable.FEW_VALUES)
-        else:
-            maker.take(*each.read(maker.signature, read))
-        read += prod(sides(shape))
+        maker.read(each)
     return maker.finish()
 
 
