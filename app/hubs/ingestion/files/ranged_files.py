@@ -1,7 +1,8 @@
 """``RangedFiles``: files of a hub that are read by ranges, a window of which is on the disk.
 
 A file is sparse: its blocks are fetched when they are read, and given back to the disk when the
-window is full. What reads it sees an ordinary file.
+window is full. Blocks of a matrix that is read twice are held until then. What reads a file sees an
+ordinary one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ __all__ = ["BLOCK_BYTES", "LOOK_BYTES", "WINDOW_BYTES", "RangedFiles"]
 BLOCK_BYTES: Final = 32 << 20
 """Bytes of a request."""
 WINDOW_BYTES: Final = 1 << 28
-"""Bytes that are on the disk at a time, of all files. A model and its base are read side by side,
-so a few blocks do; what a sync keeps of its findings takes more of the disk."""
+"""Bytes that are on the disk at a time, of all files, unless more of a matrix is held. A model and
+its base are read side by side, so a few blocks do; what a sync keeps of its findings takes more."""
 
 LOOK_BYTES: Final = 256 << 10
 """The most bytes of a read that may come alone."""
@@ -76,14 +77,20 @@ class RangedFiles:
         self.window = WINDOW_BYTES if window is None else window
         self._block = BLOCK_BYTES if block is None else block
         self._most = max(2, self.window // self._block)
+        self._held: tuple[Path, int | None] | None = None
         self._files: dict[Path, _RangedFile] = {}
         self._blocks: OrderedDict[tuple[Path, int], None] = OrderedDict()
         self._looked: set[tuple[Path, int]] = set()
 
     @property
     def most_read(self) -> int:
-        """The most bytes that lie in the window wherever they begin."""
-        return (self._most - 1) * self._block
+        """The most bytes of a read; they lie in the half of the window that nothing can hold."""
+        return (self._least - 1) * self._block
+
+    @property
+    def _least(self) -> int:
+        """The blocks that are on the disk beside those that are held."""
+        return self._most // 2 + 1
 
     def __bool__(self) -> bool:
         """Whether a file was added."""
@@ -121,8 +128,16 @@ class RangedFiles:
                 self._fetch(ranged, begin, end)
                 return
             self._fetch_block(ranged, at)
-            if len(self._blocks) > self._most:
-                self._give_back(*next(iter(self._blocks)))
+            self._make_room()
+
+    def hold(self, path: Path, begin: int | None) -> None:
+        """Keep what is fetched of a file from a byte on, beyond the window where that is full.
+
+        Args:
+            path: the only file of which anything is held.
+            begin: None to hold nothing more.
+        """
+        self._held = path, begin
 
     @property
     def paths(self) -> frozenset[Path]:
@@ -178,6 +193,18 @@ class RangedFiles:
                 ranged.digest.update(file.read(self._block))
             ranged.digested += 1
 
+    def _make_room(self) -> None:
+        """Give the blocks back that were read the longest ago and are not held."""
+        free = [key for key in self._blocks if not self._is_held(*key)]
+        excess = min(len(self._blocks) - self._most, len(free) - self._least)
+        for key in free[: max(0, excess)]:
+            self._give_back(*key)
+
+    def _is_held(self, path: Path, at: int) -> bool:
+        if self._held is None or self._held[0] != path or self._held[1] is None:
+            return False
+        return (at + 1) * self._block > self._held[1]
+
     def _fetch(self, ranged: _RangedFile, begin: int, end: int) -> None:
         with writing(ranged.file), ranged.path.open("r+b") as target:
             target.seek(begin)
@@ -196,7 +223,8 @@ class RangedFiles:
 class _Filled(FileIO):
     """A sparse file whose blocks are fetched before they are read.
 
-    One read takes no more than the window holds: its first blocks would be given back before that.
+    One read takes no more than half of the window: its first blocks would be given back before that
+    where a matrix is held.
     """
 
     def __init__(self, ranged: _RangedFile, files: RangedFiles) -> None:

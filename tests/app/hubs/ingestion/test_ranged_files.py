@@ -84,6 +84,23 @@ def test_a_read_beyond_the_window(ranged: RangedFiles, tmp_path: Path) -> None:
     ranged.finish()
 
 
+def test_what_is_held_stays_on_the_disk(hub: Hub, ranged: RangedFiles, tmp_path: Path) -> None:
+    """Read twice, it comes once, also where the window is smaller; what comes beside has room."""
+    path = tmp_path / NAME
+    ranged.hold(path, 2 * BLOCK)
+    for begin in range(0, 12 * BLOCK, BLOCK):
+        assert DATA[begin : begin + BLOCK] == read(ranged, path, begin, BLOCK)
+    assert DATA[2 * BLOCK : 12 * BLOCK] == read(ranged, path, 2 * BLOCK, 10 * BLOCK)
+    assert 12 == len(hub.downloads)
+    assert DATA[:BLOCK] == read(ranged, path, 0, BLOCK)
+    assert path.stat().st_blocks * 512 <= 10 * BLOCK + WINDOW
+    ranged.hold(path, None)
+    assert DATA[:100] == read(ranged, path, 0, 100)
+    assert DATA[12 * BLOCK :] == read(ranged, path, 12 * BLOCK, len(DATA))
+    assert path.stat().st_blocks * 512 <= WINDOW + BLOCK
+    ranged.finish()
+
+
 def test_blocks_are_read_in_any_order(ranged: RangedFiles, tmp_path: Path) -> None:
     """What the window no longer has comes again; at the end all is digested in order."""
     generator = random.Random(1)
