@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from app.container import Container
+from app.fingerprints.service import FingerprintService
 from app.hubs import jobs as hubs
 from app.hubs.clients.http import TransferLimits
 from app.hubs.clients.registry import HubRegistry
@@ -168,6 +169,7 @@ def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Cont
     services.add(SupportSizeService(quotas))
     _add_webhooks(services)
     _add_catalog(services, stores)
+    services.add(FingerprintService())
     _add_search(services, stores, buckets)
     _add_public(services, stores)
     _add_hubs(services, stores)

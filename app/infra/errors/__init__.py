@@ -21,6 +21,7 @@
     │   ├── MapNotFound                    of a space of which none was drawn
     │   ├── LearngeneNotFound              a cluster has none, or none of this version
     │   ├── WeightsNotFound                nobody stated those of the model
+    │   ├── FingerprintNotFound            the tenant has none of a model of this name
     │   ├── JobNotFound
     │   ├── KeyNotFound
     │   ├── MergeNotFound
@@ -33,6 +34,7 @@
     │   ├── SupportExists                  a signature alone may not replace a support
     │   ├── SupportMissing                 the model sent only a signature
     │   ├── SketchMissing                  and no sketch beside it
+    │   ├── FingerprintExists              a client's may not replace that of a hub's file
     │   ├── JobFinished                    a job that has ended cannot be cancelled
     │   ├── MergeClosed                    a merge is past the state in which this may be sent
     │   ├── MergeExists                    a merge of this name exists and is another one
@@ -78,6 +80,7 @@ from app.infra.errors.absences import (
     ClusteringNotFound,
     ClusterNotFound,
     DeliveryNotFound,
+    FingerprintNotFound,
     HubNotFound,
     JobNotFound,
     KeyNotFound,
@@ -95,6 +98,7 @@ from app.infra.errors.absences import (
 )
 from app.infra.errors.conflicts import (
     Conflict,
+    FingerprintExists,
     JobFinished,
     MergeClosed,
     MergeExists,
@@ -152,6 +156,8 @@ __all__ = [
     "DeliveryNotFound",
     "EgressRefused",
     "Explanation",
+    "FingerprintExists",
+    "FingerprintNotFound",
     "Forbidden",
     "HubForbidden",
     "HubNotFound",

@@ -8,6 +8,7 @@ __all__ = [
     "ClusterNotFound",
     "ClusteringNotFound",
     "DeliveryNotFound",
+    "FingerprintNotFound",
     "HubNotFound",
     "JobNotFound",
     "KeyNotFound",
@@ -83,6 +84,12 @@ class WeightsNotFound(NotFound):
     """Nobody stated the weights that the model's support was made from."""
 
     code = "weights_not_found"
+
+
+class FingerprintNotFound(NotFound):
+    """The tenant has no fingerprint of a model of this name."""
+
+    code = "fingerprint_not_found"
 
 
 class JobNotFound(NotFound):

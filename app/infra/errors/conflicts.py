@@ -9,6 +9,7 @@ from modelkin.errors import InvalidInput, ModelkinError
 
 __all__ = [
     "Conflict",
+    "FingerprintExists",
     "JobFinished",
     "MergeClosed",
     "MergeExists",
@@ -42,6 +43,12 @@ class SupportExists(Conflict):
     """The model has a support, which a signature alone may not replace."""
 
     code = "support_exists"
+
+
+class FingerprintExists(Conflict):
+    """The service made the fingerprint from a hub's file, and a client's may not replace it."""
+
+    code = "fingerprint_exists"
 
 
 class SupportMissing(Conflict):

@@ -153,6 +153,6 @@ def encode_fingerprint(fingerprint: Fingerprint) -> bytes:
     return fingerprint.to_bytes()
 
 
-def decode_fingerprint(data: Payload) -> Fingerprint:
+def decode_fingerprint(data: Payload, *, max_tensors: int | None = None) -> Fingerprint:
     """Decode a fingerprint from the native format, see :meth:`Fingerprint.from_bytes`."""
-    return Fingerprint.from_bytes(data)
+    return Fingerprint.from_bytes(data, max_tensors=max_tensors)

@@ -127,7 +127,9 @@ def test_every_constraint_has_the_name_of_the_tables(
     with other.writing() as session:
         Base.metadata.create_all(session.connection())
     assert constraints(other) == constraints(migrated)
-    automatic = {"bucket_builds", "models", "spaces"} if backend.name == "sqlite" else set()
+    automatic = (
+        {"bucket_builds", "fingerprints", "models", "spaces"} if backend.name == "sqlite" else set()
+    )
     assert automatic == {table for table, name in constraints(migrated) if not name}
     other.close()
 

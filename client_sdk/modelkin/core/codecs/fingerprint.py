@@ -164,17 +164,18 @@ def check_sizes(arrays: FingerprintArrays) -> None:
     _check_sizes(_sizes(arrays, sum(len(name.encode()) for name in arrays.names)))
 
 
-def decode(data: Payload) -> FingerprintArrays:
+def decode(data: Payload, *, max_tensors: int | None = None) -> FingerprintArrays:
     """Decode a payload; what the values are is not checked, but all that decides lengths is.
 
     Args:
         data: the whole payload, not trusted.
+        max_tensors: the most tensors and names to accept; None for those of the format.
 
     Raises:
         InvalidFingerprint: not this format, of another version or scheme, too large, truncated,
             damaged, or followed by other bytes.
     """
-    scale, sizes, declared = _read_header(data)
+    scale, sizes, declared = _read_header(data, max_tensors)
     size = sum(sizes.of_columns())
     frame = memoryview(data)[HEADER_BYTES:-CRC_SIZE]
     content = np.frombuffer(
@@ -190,7 +191,7 @@ def decode(data: Payload) -> FingerprintArrays:
     return _columns(scale, sizes, content)
 
 
-def _read_header(data: Payload) -> tuple[int, _Sizes, bytes]:
+def _read_header(data: Payload, max_tensors: int | None) -> tuple[int, _Sizes, bytes]:
     if len(data) < HEADER_BYTES + CRC_SIZE:
         if len(data) >= len(MAGIC):
             check_prefix(bytes(data[:4]), MAGIC, VERSION, InvalidFingerprint)
@@ -220,16 +221,17 @@ def _read_header(data: Payload) -> tuple[int, _Sizes, bytes]:
     if flags:
         refuse("flags", f"byte 7 must be zero in version 1, not {flags:#04x}: {AGAIN}")
     sizes = _Sizes(*entries)
-    _check_sizes(sizes)
+    _check_sizes(sizes, max_tensors)
     return 1 << scale, sizes, bytes(data[_START.size : HEADER_BYTES])
 
 
-def _check_sizes(sizes: _Sizes) -> None:
+def _check_sizes(sizes: _Sizes, max_tensors: int | None = None) -> None:
     tensors, names = sizes.tensors, sizes.names
+    most_tensors = MAX_TENSORS if max_tensors is None else min(max_tensors, MAX_TENSORS)
     parts = "make a fingerprint of each of its parts"
     for field, size, least, most, remedy in (
-        ("tensors", tensors, 1, MAX_TENSORS, parts),
-        ("names", names, tensors, MAX_TENSORS, parts),
+        ("tensors", tensors, 1, most_tensors, parts),
+        ("names", names, tensors, most_tensors, parts),
         ("text", sizes.text, names, 4 * MAX_NAME * names, "give the tensors shorter names"),
         ("sides", sizes.sides, 0, MAX_AXES * tensors, "store the tensors with fewer axes"),
         ("signatures", sizes.signatures, 0, tensors, AGAIN),

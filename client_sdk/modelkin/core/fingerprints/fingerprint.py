@@ -113,17 +113,18 @@ class Fingerprint:
         return codec.encode(arrays_of(self))
 
     @classmethod
-    def from_bytes(cls, data: Payload) -> Fingerprint:
+    def from_bytes(cls, data: Payload, *, max_tensors: int | None = None) -> Fingerprint:
         """A fingerprint from its native format.
 
         Args:
             data: the whole payload, not trusted.
+            max_tensors: the most tensors to accept; None for the 100,000 of the format.
 
         Raises:
             InvalidFingerprint: not this format, another version or scheme, truncated, damaged,
                 followed by other bytes, or not the values of a fingerprint; names the field.
         """
-        arrays = codec.decode(data)
+        arrays = codec.decode(data, max_tensors=max_tensors)
         tensors = tensors_of(arrays)
         lines, lengths = totals_of(arrays, tensors), lengths_of_keys(arrays, tensors)
         found = cls(arrays.scale, tensors, lines, arrays.keys, arrays.owners, lengths)
