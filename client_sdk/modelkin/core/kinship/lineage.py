@@ -54,6 +54,7 @@ Reason = Literal[
     "differences",
     "changed",
     "pinned",
+    "lines",
 ]
 BaseRelation: TypeAlias = Literal["finetune", "adapter", "quantized", "merge"]
 """What a publisher says that a model is of its base: the values of ``base_model_relation``."""

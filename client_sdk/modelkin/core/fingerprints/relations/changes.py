@@ -21,7 +21,7 @@ from modelkin.core.fingerprints.relations.wording import (
 from modelkin.core.fingerprints.sources import Parent
 from modelkin.core.fingerprints.tensors import LinesOfTensor
 
-__all__ = ["CHANGED", "part_of", "rest_of", "used_of"]
+__all__ = ["CHANGED", "changed_alone", "part_of", "rest_of", "used_of"]
 
 CHANGED: Final = "as by fine-tuning or rounding"
 """What changes lines like that; values do not tell which of the two it was."""
@@ -114,14 +114,19 @@ def _tensors(found: Differences) -> str:
 
 
 def _where(found: Differences) -> str | None:
-    """The tensors that were changed, where all others have equal lines; None if it is not clear.
+    changed = changed_alone(found)
+    return tensors_in_words(found.comparison.ours, changed) if changed else None
+
+
+def changed_alone(found: Differences) -> frozenset[int]:
+    """The tensors that were changed, where all others have equal lines; none if it is not clear.
 
     A few lines of a tensor may be equal although all were changed. So tensors are taken together
     by kinds and by layers as well.
     """
     steady = {number for match in found.steady for number in match.group.numbers}
     if steady != set(found.numbers) or any(each.is_reordered for each in found.steady):
-        return None
+        return frozenset()
     changed = set(steady)
     while equal := _equal_cells(found, changed):
         changed -= equal
@@ -129,9 +134,9 @@ def _where(found: Differences) -> str | None:
     lucky = [n for n in changed if of_tensor[n] == held[n]]
     share = _most(found, changed - set(lucky))
     expected = sum(share ** int(held[number]) for number in changed)
-    if changed == steady or not changed or len(lucky) > 2 * expected:
-        return None
-    return tensors_in_words(found.comparison.ours, changed)
+    if changed == steady or len(lucky) > 2 * expected:
+        return frozenset()
+    return frozenset(changed)
 
 
 def _equal_cells(found: Differences, numbers: Collection[int]) -> set[int]:
