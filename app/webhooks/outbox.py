@@ -8,7 +8,7 @@ events.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from app.webhooks.repositories import events as event_repository
 from app.webhooks.repositories import subscriptions
 
 __all__ = [
+    "ANATOMY_CHANGED",
     "CLUSTERING_COMPLETED",
     "DECLARED",
     "JOB_KIND",
@@ -45,6 +46,7 @@ MERGE_COMPLETED: Final = "merge.completed"
 MERGE_FAILED: Final = "merge.failed"
 LEARNGENE_PUBLISHED: Final = "learngene.published"
 MODEL_DUPLICATE: Final = "model.duplicate"
+ANATOMY_CHANGED: Final = "anatomy.changed"
 DECLARED: Final = "base.declared"
 """A model declares another base, or its base has another content.
 
@@ -52,7 +54,8 @@ It is not delivered, but the lineage of the model is checked.
 """
 JOB_KIND: Final = "events"
 """The kind of the fan-out jobs."""
-
+NO_SPACE: Final = ""
+"""The space of events of none, which no space is named: subscriptions to one get no such event."""
 
 _SUBSCRIBED_TYPES: Final = {
     SUPPORT_STORED: (SUPPORT_STORED, NEIGHBORS_CHANGED, LINEAGE_MISMATCH),
@@ -63,6 +66,7 @@ _SUBSCRIBED_TYPES: Final = {
     MERGE_FAILED: (MERGE_FAILED,),
     LEARNGENE_PUBLISHED: (LEARNGENE_PUBLISHED,),
     MODEL_DUPLICATE: (MODEL_DUPLICATE,),
+    ANATOMY_CHANGED: (ANATOMY_CHANGED,),
 }
 """The subscribed types, by event type, that an event may lead to. Without one, none is written."""
 
@@ -114,6 +118,22 @@ class Outbox:
         key = dedup_key(space.id)
         self._jobs.enqueue(session, tenant, JOB_KIND, {}, space=space, dedup_key=key)
 
+    def add_of_tenant(
+        self,
+        session: Writer,
+        tenant: Tenant,
+        event_type: str,
+        model: str,
+        payload: Mapping[str, Any],
+    ) -> None:
+        """Write an event about a model of no space, if a subscription to all spaces asks for it."""
+        wanted = _SUBSCRIBED_TYPES[event_type]
+        if subscriptions.find_interested_tenant(session, tenant.id, NO_SPACE, wanted) is None:
+            return
+        event = _event_of(tenant.id, event_type, payload, model=model)
+        event_repository.insert_events(session, [event])
+        self._jobs.enqueue(session, tenant, JOB_KIND, {}, dedup_key=dedup_key(None))
+
 
 def dedup_key(space_id: int | None) -> str:
     """The dedup key of a space's fan-out job. A job for each space avoids deadlocks between spaces.
@@ -127,21 +147,30 @@ def dedup_key(space_id: int | None) -> str:
 def _event(
     space: OwnedSpace, event_type: str, subject: Subject | None, payload: Mapping[str, Any]
 ) -> event_repository.Event:
+    of = {"space_id": space.id, "space": space.name}
+    if subject is None:
+        return _event_of(space.tenant_id, event_type, payload, **of)
+    of_model = {"model": subject.name, "model_id": subject.id, "revision": subject.revision}
+    event = _event_of(space.tenant_id, event_type, payload, **of, **of_model)
+    return replace(event, tags=list(subject.tags))
+
+
+def _event_of(
+    tenant_id: int, event_type: str, payload: Mapping[str, Any], **of: Any
+) -> event_repository.Event:
+    """An event of no model and no space, unless ``of`` names them."""
     now = datetime.now(UTC)
+    nothing = {"space_id": 0, "space": NO_SPACE, "model": None, "model_id": None, "revision": None}
     return event_repository.Event(
         id=new_id(now),
-        tenant_id=space.tenant_id,
+        tenant_id=tenant_id,
         type=event_type,
-        space_id=space.id,
-        space=space.name,
-        model=None if subject is None else subject.name,
-        model_id=None if subject is None else subject.id,
-        revision=None if subject is None else subject.revision,
-        tags=[] if subject is None else list(subject.tags),
+        tags=[],
         data=dict(payload),
         fanned_out=False,
         neighbors_compared=False,
         failures=0,
         due_at=None,
         created_at=now,
+        **{**nothing, **of},
     )

@@ -34,11 +34,12 @@ EventType = Literal[
     "merge.failed",
     "learngene.published",
     "model.duplicate",
+    "anatomy.changed",
 ]
 
 
 Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH), AfterValidator(refuse_nul)]
-Events = Annotated[list[EventType], Field(min_length=1, max_length=9)]
+Events = Annotated[list[EventType], Field(min_length=1, max_length=10)]
 
 
 class _Fields(RequestModel):

@@ -35,6 +35,7 @@ _EVENTS: Final = {
     "merge.failed": "a merge has failed",
     "learngene.published": "a cluster has new weights to start from",
     "model.duplicate": "a model has the very weights of another",
+    "anatomy.changed": "a model shares weights with another than before",
 }
 assert set(get_args(EventType)) == set(_EVENTS)
 

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
         "merge.failed",
         "learngene.published",
         "model.duplicate",
+        "anatomy.changed",
         "ping",
     ]
     HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
         "events",
         "tensor_counts",
         "merge_deadline",
+        "anatomies",
     ]
     JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
     MergeState: TypeAlias = Literal["joining", "sending", "combining", "done", "failed"]
