@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from app.fingerprints.finding_keys import coarse_end
 from app.fingerprints.records import (
@@ -13,6 +14,7 @@ from app.fingerprints.records import (
     MAX_TENSORS,
     NO_FACTS,
     Facts,
+    Feed,
     FingerprintPut,
     FingerprintRecord,
     PreparedFingerprint,
@@ -25,15 +27,35 @@ from app.infra.errors import FingerprintExists
 from app.infra.preconditions import Precondition
 from app.tenancy.auth.records import Tenant
 from modelkin import wire
+from modelkin.core.codecs.checks import Payload
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.errors import InvalidFingerprint, ModelkinError, PayloadTooLarge
 from modelkin.types.paging import Page
 
-__all__ = ["FingerprintService"]
+__all__ = ["FingerprintService", "Follower"]
+
+
+class Follower(Protocol):
+    """Learns of changes in their own transactions, under the lock of the tenant's feed."""
+
+    def changed(
+        self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]
+    ) -> None:
+        """These fingerprints are new, or have other keys than before."""
+
+    def removed(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
+        """This fingerprint is about to be removed."""
 
 
 class FingerprintService:
     """Fingerprints of model names. They belong to a tenant, and to no space."""
+
+    def __init__(self) -> None:
+        self._followers: list[Follower] = []
+
+    def follow(self, follower: Follower) -> None:
+        """Have a feature that lies above this one learn of all changes."""
+        self._followers.append(follower)
 
     # --- before a transaction -----------------------------------------------------------------
 
@@ -45,16 +67,12 @@ class FingerprintService:
             InvalidFingerprint: it is none, of another scheme, or of more than 20,000 tensors.
         """
         data = payload.to_bytes() if isinstance(payload, Fingerprint) else bytes(payload)
-        if len(data) > MAX_BYTES:
-            raise PayloadTooLarge(
-                f"a fingerprint may have {MAX_BYTES:,} bytes, and this one has {len(data):,}: take "
-                f"a coarser scale, by Fingerprint.at"
-            )
         if isinstance(payload, Fingerprint):
             found = payload
+            _require_few_bytes(data)
             _require_few_tensors(found)
         else:
-            found = wire.decode_fingerprint(data, max_tensors=MAX_TENSORS)
+            found = self.decode(data)
         finding_scale, finding_keys = coarse_end(found)
         return PreparedFingerprint(
             data=data,
@@ -67,6 +85,14 @@ class FingerprintService:
             finding_scale=finding_scale,
             finding_keys=finding_keys,
         )
+
+    def decode(self, payload: Payload) -> Fingerprint:
+        """A fingerprint that a client sent, whether it is to be stored or not.
+
+        Raises: as :meth:`prepare`.
+        """
+        _require_few_bytes(payload)
+        return wire.decode_fingerprint(payload, max_tensors=MAX_TENSORS)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -96,6 +122,10 @@ class FingerprintService:
     ) -> dict[int, FingerprintRecord]:
         """The tenant's existing fingerprints among ``ids``, by id."""
         return fingerprints.by_ids(session, tenant.id, ids)
+
+    def feed(self, session: Reader, tenant_id: int) -> Feed:
+        """The state of a tenant's fingerprints as the transaction sees them."""
+        return feeds.read_feed(session, tenant_id)
 
     def payload(self, session: Reader, record: FingerprintRecord) -> bytes:
         """The payload of a fingerprint as it was stored.
@@ -208,6 +238,8 @@ class FingerprintService:
         current = self.get(session, tenant, name)
         if precondition is not None:
             precondition(name, current.version_tag)
+        for follower in self._followers:
+            follower.removed(session, tenant, current)
         version = feeds.advance(session, tenant.id, fingerprints=-1, size=-current.size)
         fingerprints.delete_fingerprint(session, current, version=version)
         return current
@@ -235,8 +267,11 @@ class FingerprintService:
                 results[put.name] = Stored(current, created=False, changed=False)
             else:
                 changes.append((current, put))
-        for stored in self._write(session, tenant, new, changes):
-            results[stored.record.name] = stored
+        written = list(self._write(session, tenant, new, changes))
+        results.update((stored.record.name, stored) for stored in written)
+        changed = [stored.record for stored in written if stored.changed]
+        for follower in self._followers if changed else ():
+            follower.changed(session, tenant, changed)
         return [results[put.name] for put in puts]
 
     def _write(
@@ -265,6 +300,14 @@ class FingerprintService:
             written = fingerprints.update_fingerprints(session, numbered)
             for (before, _), record in zip(changes, written, strict=True):
                 yield Stored(record, created=False, changed=record.digest != before.digest)
+
+
+def _require_few_bytes(data: Payload) -> None:
+    if len(data) > MAX_BYTES:
+        raise PayloadTooLarge(
+            f"a fingerprint may have {MAX_BYTES:,} bytes, and this one has {len(data):,}: take a "
+            f"coarser scale, by Fingerprint.at"
+        )
 
 
 def _require_few_tensors(fingerprint: Fingerprint) -> None:
