@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from app.infra.db.tables import (
+    anatomies,
     blobs,
     catalog,
     clusterings,
@@ -22,6 +23,7 @@ from app.infra.db.tables.base import Base
 
 __all__ = [
     "Base",
+    "anatomies",
     "blobs",
     "catalog",
     "clusterings",

@@ -1,0 +1,308 @@
+"""``AnatomyKeeper``: the stored anatomies, made again after each change by jobs.
+
+A put marks the anatomy of its fingerprint as due, in its own transaction. A job compares it, and
+stores what it and its kin are to each other, one row for each order of a pair: so a base that comes
+later than its children gets its edges. Where the newcomer may change what was said of its kin,
+theirs are due as well. Nothing of that is an ancestor's tree: lines have no direction.
+
+Jobs may stop anywhere, and be carried out twice: each writes the same rows again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from app.anatomy import repository
+from app.anatomy.events import anatomy_changed
+from app.anatomy.records import Kin, ModelAnatomy, Summary
+from app.anatomy.repository import Due
+from app.anatomy.service import AnatomyService
+from app.fingerprints.records import FingerprintRecord
+from app.fingerprints.repositories.feeds import lock_feed
+from app.fingerprints.service import FingerprintService
+from app.infra.db.database import Database, Reader, Writer
+from app.infra.errors import FingerprintNotFound, Unavailable
+from app.jobs.records import JobRecord
+from app.jobs.service import SERVICE, CommitHook, JobService, Progress, Unfinished
+from app.tenancy.auth.records import Tenant
+from app.webhooks.outbox import Outbox
+from modelkin.core.fingerprints.anatomy import Parent, anatomy_of
+from modelkin.core.fingerprints.comparison import compare
+from modelkin.core.fingerprints.relations.relation import Relation
+
+__all__ = ["CHECK_INTERVAL", "JOB_KIND", "AnatomyKeeper"]
+
+JOB_KIND: Final = "anatomies"
+"""The kind of the jobs that make the due anatomies of a tenant."""
+CHECK_INTERVAL: Final = timedelta(seconds=30)
+"""The interval in which the workers check for anatomies whose job was lost."""
+_SHARDS: Final = 8
+"""The jobs that a tenant's anatomies are divided among, by their ids: so many work side by side."""
+_TIME_SLICE_S: Final = 3.0
+"""Seconds after which the job is queued again, so that other jobs get its place."""
+_BATCH_SIZE: Final = 16
+_OVERDUE_AFTER: Final = timedelta(seconds=30)
+"""The time after which the job of a due anatomy must have been lost."""
+_MOST_COMPARED: Final = 20
+"""The known kin that are compared again, whether the index finds them or not."""
+_MOST_SPREAD: Final = 20_000
+"""The kin of kin of a base that comes after its children; the others are found when asked for."""
+_COVERED: Final = 0.99
+"""The share of lines from which on no further model adds any."""
+_NEARER: Final = 1.02
+"""How much more of a model's lines a newcomer has than its first parent, to stand before it: less
+is the error of a sample, and would have all members of a family compared again at each put."""
+_MIN_RETRY_DELAY, _MAX_RETRY_DELAY = timedelta(seconds=5), timedelta(hours=1)
+
+log = logging.getLogger(__name__)
+
+
+class AnatomyKeeper:
+    """Makes and stores the anatomies of all fingerprints.
+
+    Args:
+        database: where they are stored.
+        fingerprints: the stored fingerprints.
+        anatomies: makes an anatomy.
+        jobs: the queue of the jobs that make them.
+        outbox: gets an event where an anatomy says something else than before.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        fingerprints: FingerprintService,
+        anatomies: AnatomyService,
+        jobs: JobService,
+        outbox: Outbox,
+    ) -> None:
+        self._database = database
+        self._fingerprints = fingerprints
+        self._anatomies = anatomies
+        self._jobs = jobs
+        self._outbox = outbox
+
+    # --- changes ------------------------------------------------------------------------------
+
+    def changed(
+        self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]
+    ) -> None:
+        """Have the anatomies of fingerprints made, which this change stores with other keys."""
+        ids = [record.id for record in records]
+        if ids:
+            repository.mark_due(session, tenant.id, ids, datetime.now(UTC), is_changed=True)
+            self._enqueue(session, tenant, {each % _SHARDS for each in ids})
+
+    def removed(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
+        """Have the anatomies of a fingerprint's kin made again, before this change removes it."""
+        if repository.mark_kin_due(session, tenant.id, record.id, datetime.now(UTC)):
+            self._enqueue(session, tenant, range(_SHARDS))
+
+    def any_overdue(self, session: Reader) -> bool:
+        """Whether an anatomy is due for so long that its job must have been lost."""
+        return repository.any_due(session, datetime.now(UTC) - _OVERDUE_AFTER)
+
+    def _enqueue(self, session: Writer, tenant: Tenant, shards: Iterable[int]) -> None:
+        for shard in shards:
+            parameters = {"shard": shard}
+            self._jobs.enqueue(session, tenant, JOB_KIND, parameters, dedup_key=f"shard {shard}")
+
+    # --- jobs ---------------------------------------------------------------------------------
+
+    def execute(self, job: JobRecord, progress: Progress) -> CommitHook:
+        """Make the due anatomies of a shard. A job of the service enqueues this for late ones."""
+        if job.tenant.name == SERVICE:
+            return self._enqueue_overdue
+        shard, done, until = int(job.parameters["shard"]), 0, time.monotonic() + _TIME_SLICE_S
+        while time.monotonic() < until and (due := self._due(job.tenant, shard)):
+            for each in due:
+                progress(done, 0, "comparing lines")
+                self._make_or_put_off(job.tenant, each)
+                done += 1
+                if time.monotonic() >= until:
+                    break
+
+        def finish(session: Writer) -> Mapping[str, Any]:
+            # What became due meanwhile got no other job: this one has the key.
+            now = datetime.now(UTC)
+            if repository.due_anatomies(session, job.tenant.id, shard, _SHARDS, now, limit=1):
+                raise Unfinished
+            return {"made": done}
+
+        return finish
+
+    def _enqueue_overdue(self, session: Writer) -> Mapping[str, Any]:
+        late = datetime.now(UTC) - _OVERDUE_AFTER
+        overdue = repository.shards_due(session, late, _SHARDS)
+        for tenant, shard in overdue:
+            self._enqueue(session, tenant, [shard])
+        return {"shards": len(overdue)}
+
+    def _due(self, tenant: Tenant, shard: int) -> list[Due]:
+        with self._database.reading() as session:
+            now = datetime.now(UTC)
+            return repository.due_anatomies(
+                session, tenant.id, shard, _SHARDS, now, limit=_BATCH_SIZE
+            )
+
+    def _make_or_put_off(self, tenant: Tenant, due: Due) -> None:
+        """Make an anatomy; one that fails is made later, and holds up no other."""
+        try:
+            self.make(tenant, due)
+        except Unavailable:
+            raise
+        except Exception:
+            pause = min(_MIN_RETRY_DELAY * 2 ** min(due.failures, 10), _MAX_RETRY_DELAY)
+            log.exception("the anatomy of fingerprint %s is made later", due.fingerprint_id)
+            with self._database.writing() as session:
+                repository.put_off(session, due, datetime.now(UTC) + pause)
+
+    def make(self, tenant: Tenant, due: Due) -> None:
+        """Make the anatomy of a fingerprint, and store it with its kin."""
+        with self._database.reading() as session:
+            record = self._fingerprints.by_ids(session, tenant, [due.fingerprint_id]).get(
+                due.fingerprint_id
+            )
+            if record is None:
+                return  # its rows are gone with it
+            beside = [] if due.hint is None else [due.hint]
+            if not due.is_changed:
+                known = repository.kin_of(session, tenant.id, record.id, limit=_MOST_COMPARED)
+                beside += [each.other_id for each in known]
+            try:
+                found = self._anatomies.anatomy(session, tenant, record, beside=beside)
+            except FingerprintNotFound:
+                return
+        kin = _both_ways(record, found)
+        with self._database.writing() as session:
+            self._store(session, tenant, due, record, found, kin)
+
+    def _store(
+        self,
+        session: Writer,
+        tenant: Tenant,
+        due: Due,
+        record: FingerprintRecord,
+        found: ModelAnatomy,
+        kin: Sequence[Kin],
+    ) -> None:
+        lock_feed(session, tenant.id)  # no fingerprint changes until this is stored
+        before = {other.id: other for other in (record, *found.records.values())}
+        present = self._fingerprints.by_ids(session, tenant, before)
+        same = {id_ for id_, now in present.items() if now.digest == before[id_].digest}
+        if record.id not in same:
+            return  # it has changed, and is due again
+        if due.is_changed:
+            repository.mark_kin_due(session, tenant.id, record.id, datetime.now(UTC))
+            repository.delete_kin(session, record.id)
+        kept = [each for each in kin if {each.fingerprint_id, each.other_id} <= same]
+        repository.put_kin(session, tenant.id, kept)
+        ids = {other.name: other.id for other in found.records.values() if other.id in same}
+        old = repository.find_summaries(session, tenant.id, [record.id]).get(record.id)
+        new = _summary(present[record.id], found, ids)
+        repository.put_summary(session, new)
+        if due.is_changed:
+            self._spread(session, tenant, record, found, kept)
+        if len(ids) == len(found.records):  # else it is due again, and announced then
+            anatomy_changed(self._outbox, session, tenant, present[record.id], found, old, new)
+
+    def _spread(
+        self,
+        session: Writer,
+        tenant: Tenant,
+        record: FingerprintRecord,
+        found: ModelAnatomy,
+        kin: Sequence[Kin],
+    ) -> None:
+        """Have the anatomies made again that a changed fingerprint may change.
+
+        A newcomer of a large family is compared with few of its members. Where it is nearer to most
+        of these than their first parents, it is a base that comes after its children, and all kin
+        of these are compared with it.
+        """
+        ways = {each.fingerprint_id: each for each in kin if each.other_id == record.id}
+        summaries = repository.find_summaries(session, tenant.id, ways)
+        family = {each.other_id for each in kin if each.fingerprint_id == record.id}
+        nearer = [i for i, each in summaries.items() if _is_nearer(ways[i].share, each)]
+        adding = [i for i, each in summaries.items() if _may_add(each, family)]
+        now, wanted = datetime.now(UTC), {*nearer, *adding}
+        repository.mark_due(session, tenant.id, wanted, now, is_changed=False, hint=record.id)
+        spread = 0
+        if found.truncated and 2 * len(nearer) > len(summaries):
+            spread = repository.mark_kin_of_kin_due(
+                session, tenant.id, list(ways), now, hint=record.id, most=_MOST_SPREAD
+            )
+        shards = range(_SHARDS) if spread else {each % _SHARDS for each in wanted}
+        self._enqueue(session, tenant, shards)
+
+
+def _is_nearer(share: float, summary: Summary) -> bool:
+    """Whether a newcomer with this share of a model's lines stands before its first parent."""
+    return not summary.parents or share > _NEARER * summary.first_share
+
+
+def _may_add(summary: Summary, family: set[int]) -> bool:
+    """Whether a newcomer of some family may have lines of a model that no parent of it has."""
+    return summary.covered < _COVERED and not family & {*summary.parents}
+
+
+def _summary(record: FingerprintRecord, found: ModelAnatomy, ids: Mapping[str, int]) -> Summary:
+    parents = [each for each in found.anatomy.parents if each.model in ids]
+    return Summary(
+        fingerprint_id=record.id,
+        version=record.version,
+        verdict=found.anatomy.verdict,
+        relations=found.anatomy.relations,
+        parents=tuple(ids[each.model] for each in parents),
+        first_share=parents[0].share_of_lines if parents else 0.0,
+        covered=sum(each.added for each in parents),
+        compared=found.compared,
+        common=found.common,
+        truncated=found.truncated,
+        is_due=False,
+        made_at=datetime.now(UTC),
+    )
+
+
+def _both_ways(record: FingerprintRecord, found: ModelAnatomy) -> list[Kin]:
+    """What a fingerprint is to each of its kin, and what these are to it."""
+    now, kin = datetime.now(UTC), list[Kin]()
+    for name, comparison in found.comparisons.items():
+        other = found.records[name]
+        back = compare(comparison.theirs, record.name, comparison.ours)
+        pairs = (record, other, comparison), (other, record, back)
+        for one, another, each in pairs:
+            alone = anatomy_of(each.ours, [each])
+            if alone.parents:
+                kin.append(
+                    _kin(one, another, alone.parents[0], alone.relations, each.share_of_model, now)
+                )
+    return kin
+
+
+def _kin(
+    record: FingerprintRecord,
+    other: FingerprintRecord,
+    parent: Parent,
+    relations: Sequence[Relation],
+    share_of_other: float,
+    now: datetime,
+) -> Kin:
+    return Kin(
+        fingerprint_id=record.id,
+        other_id=other.id,
+        verdict=parent.verdict,
+        relation=next((r.relation for r in relations if r.relation != "layout"), "layout"),
+        sentence="; ".join(each.sentence for each in relations),
+        share=parent.share_of_lines,
+        share_of_other=share_of_other,
+        share_of_parameters=parent.share_of_parameters,
+        keys=parent.keys,
+        expected=parent.expected,
+        log10_p=parent.log10_p,
+        made_at=now,
+    )

@@ -1,0 +1,309 @@
+"""Queries about stored anatomies, about kin, and about what has to be compared again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final, cast
+
+from sqlalchemy import CursorResult, Insert, delete, func, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from app.anatomy.records import Kin, Summary
+from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.anatomies import AnatomyRow, KinRow
+from app.infra.db.tables.base import Base, table_of
+from app.infra.db.tables.tenants import TenantRow
+from app.tenancy.auth.records import Tenant
+from modelkin.core.fingerprints.anatomy import AnatomyVerdict
+from modelkin.core.fingerprints.relations.relation import Relation
+
+__all__ = [
+    "Due",
+    "any_due",
+    "delete_kin",
+    "due_anatomies",
+    "find_kin",
+    "find_summaries",
+    "kin_of",
+    "mark_due",
+    "mark_kin_due",
+    "mark_kin_of_kin_due",
+    "put_kin",
+    "put_off",
+    "put_summary",
+    "shards_due",
+]
+
+_PER_STATEMENT: Final = 50
+"""Rows of one statement: below every backend's limit of bound parameters."""
+_EMPTY: Final[Mapping[str, Any]] = {
+    "failures": 0,
+    "version": 0,
+    "relations": [],
+    "parents": [],
+    "first_share": 0.0,
+    "covered": 0.0,
+    "compared": 0,
+    "common": 0,
+    "truncated": False,
+}
+"""An anatomy before the first."""
+_UNSYNCHRONIZED: Final = {"synchronize_session": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A fingerprint whose anatomy has to be made.
+
+    Attributes:
+        is_changed: whether it has changed itself; else another one came.
+        hint: the id of a fingerprint to compare it with; None for none.
+        failures: how many attempts have failed.
+    """
+
+    fingerprint_id: int
+    is_changed: bool
+    hint: int | None
+    failures: int
+
+
+# --- what is due ------------------------------------------------------------------------------
+
+
+def mark_due(
+    session: Writer,
+    tenant_id: int,
+    ids: Collection[int],
+    now: datetime,
+    *,
+    is_changed: bool,
+    hint: int | None = None,
+) -> None:
+    """Have the anatomies of some fingerprints made; of changed ones, instead of those they have."""
+    row = {**_EMPTY, "tenant_id": tenant_id, "due_at": now, "is_changed": is_changed, "hint": hint}
+    kept = ("due_at", "failures", *(("is_changed",) if is_changed else ("hint",)))
+    _upsert(session, AnatomyRow, [{**row, "fingerprint_id": each} for each in sorted(ids)], kept)
+
+
+def mark_kin_due(session: Writer, tenant_id: int, fingerprint_id: int, now: datetime) -> int:
+    """Have the anatomies of a fingerprint's kin made again; return how many these are."""
+    of_kin = select(KinRow.fingerprint_id).where(KinRow.other_id == fingerprint_id)
+    return _mark(session, tenant_id, AnatomyRow.fingerprint_id.in_(of_kin), now, None)
+
+
+def mark_kin_of_kin_due(
+    session: Writer, tenant_id: int, ids: Collection[int], now: datetime, *, hint: int, most: int
+) -> int:
+    """Have the anatomies made of what is kin of some fingerprints, and not yet of ``hint``.
+
+    Args:
+        most: how many at most; those that have most in common are the first.
+    """
+    known = select(KinRow.fingerprint_id).where(KinRow.other_id == hint)
+    nearest = func.min(KinRow.log10_p)
+    wanted = (
+        select(KinRow.other_id)
+        .where(KinRow.fingerprint_id.in_(ids), KinRow.other_id != hint)
+        .where(KinRow.other_id.not_in(known))
+        .group_by(KinRow.other_id)
+        .order_by(nearest)
+        .limit(most)
+    )
+    found = list(session.scalars(wanted))
+    marked = 0
+    for begin in range(0, len(found), _PER_STATEMENT):
+        some = AnatomyRow.fingerprint_id.in_(found[begin : begin + _PER_STATEMENT])
+        marked += _mark(session, tenant_id, some, now, hint)
+    return marked
+
+
+def due_anatomies(
+    session: Reader, tenant_id: int, shard: int, shards: int, now: datetime, *, limit: int
+) -> list[Due]:
+    """The tenant's due anatomies of a shard, the longest due first; changed fingerprints first."""
+    row = AnatomyRow
+    query = (
+        select(row.fingerprint_id, row.is_changed, row.hint, row.failures)
+        .where(row.tenant_id == tenant_id, row.due_at <= now, row.fingerprint_id % shards == shard)
+        .order_by(row.is_changed.desc(), row.due_at, row.fingerprint_id)
+        .limit(limit)
+    )
+    return [Due(*found) for found in session.execute(query)]
+
+
+def any_due(session: Reader, before: datetime) -> bool:
+    """Whether an anatomy has been due since before a moment."""
+    return (
+        session.scalar(select(AnatomyRow.fingerprint_id).where(_late(before)).limit(1)) is not None
+    )
+
+
+def shards_due(session: Reader, before: datetime, shards: int) -> list[tuple[Tenant, int]]:
+    """The tenants and shards with an anatomy that has been due since before a moment."""
+    shard = AnatomyRow.fingerprint_id % shards
+    query = (
+        select(TenantRow.id, TenantRow.name, shard)
+        .join(TenantRow, TenantRow.id == AnatomyRow.tenant_id)
+        .where(_late(before))
+        .distinct()
+    )
+    return [(Tenant(id_, name), found) for id_, name, found in session.execute(query)]
+
+
+def put_off(session: Writer, due: Due, until: datetime) -> None:
+    """Have an anatomy that failed made later."""
+    changed = update(AnatomyRow).where(AnatomyRow.fingerprint_id == due.fingerprint_id)
+    values = {"due_at": until, "failures": due.failures + 1}
+    session.execute(changed.values(values).execution_options(**_UNSYNCHRONIZED))
+
+
+# --- what was found ---------------------------------------------------------------------------
+
+
+def find_summaries(session: Reader, tenant_id: int, ids: Iterable[int]) -> dict[int, Summary]:
+    """The last anatomies of some of a tenant's fingerprints, by their ids."""
+    found = dict[int, Summary]()
+    for some in _batches(ids):
+        query = select(AnatomyRow).where(
+            AnatomyRow.tenant_id == tenant_id,
+            AnatomyRow.fingerprint_id.in_(some),
+            AnatomyRow.verdict.is_not(None),
+        )
+        rows = session.scalars(query.execution_options(populate_existing=True))
+        found.update((row.fingerprint_id, _summary(row)) for row in rows)
+    return found
+
+
+def kin_of(
+    session: Reader,
+    tenant_id: int,
+    fingerprint_id: int,
+    *,
+    limit: int,
+    is_other: bool = False,
+) -> list[Kin]:
+    """The kin of a fingerprint, those with the least P first.
+
+    Args:
+        is_other: whether to say what these are to it, and not what it is to these.
+    """
+    own = KinRow.other_id if is_other else KinRow.fingerprint_id
+    last = KinRow.fingerprint_id if is_other else KinRow.other_id
+    query = (
+        select(KinRow)
+        .where(KinRow.tenant_id == tenant_id, own == fingerprint_id)
+        .order_by(KinRow.log10_p, KinRow.share.desc(), last)
+        .limit(limit)
+    )
+    rows = session.scalars(query.execution_options(populate_existing=True))
+    return [_kin(row) for row in rows]
+
+
+def find_kin(session: Reader, tenant_id: int, ids: Collection[int]) -> list[Kin]:
+    """What some fingerprints are to each other, by their ids."""
+    found = list[Kin]()
+    for some in _batches(ids):
+        for others in _batches(ids):
+            query = select(KinRow).where(
+                KinRow.tenant_id == tenant_id,
+                KinRow.fingerprint_id.in_(some),
+                KinRow.other_id.in_(others),
+            )
+            rows = session.scalars(query.execution_options(populate_existing=True))
+            found += [_kin(row) for row in rows]
+    return sorted(found, key=lambda each: (each.fingerprint_id, each.other_id))
+
+
+def put_kin(session: Writer, tenant_id: int, kin: Iterable[Kin]) -> None:
+    """Store what pairs are to each other, in place of what was known of them."""
+    ordered = sorted(kin, key=lambda each: (each.fingerprint_id, each.other_id))
+    rows = [{**asdict(each), "tenant_id": tenant_id} for each in ordered]
+    keys = {"fingerprint_id", "other_id", "tenant_id"}
+    _upsert(session, KinRow, rows, [name for name in Kin.__slots__ if name not in keys])
+
+
+def delete_kin(session: Writer, fingerprint_id: int) -> None:
+    """Forget all that a fingerprint was to others, and these to it."""
+    own = or_(KinRow.fingerprint_id == fingerprint_id, KinRow.other_id == fingerprint_id)
+    session.execute(delete(KinRow).where(own).execution_options(**_UNSYNCHRONIZED))
+
+
+def put_summary(session: Writer, summary: Summary) -> None:
+    """Store the anatomy of a fingerprint; it is due no longer."""
+    changed = update(AnatomyRow).where(AnatomyRow.fingerprint_id == summary.fingerprint_id)
+    values = {
+        **{name: getattr(summary, name) for name in _PLAIN},
+        "relations": [asdict(each) for each in summary.relations],
+        "parents": list(summary.parents),
+        "due_at": None,
+        "hint": None,
+        "is_changed": False,
+        "failures": 0,
+    }
+    session.execute(changed.values(values).execution_options(**_UNSYNCHRONIZED))
+
+
+_PLAIN: Final = (
+    *("version", "verdict", "first_share", "covered", "compared", "common", "truncated"),
+    "made_at",
+)
+"""The columns of a summary that are its attributes."""
+
+
+def _mark(session: Writer, tenant_id: int, condition: Any, now: datetime, hint: int | None) -> int:
+    values = {"due_at": now} if hint is None else {"due_at": now, "hint": hint}
+    marked = update(AnatomyRow).where(AnatomyRow.tenant_id == tenant_id, condition).values(values)
+    done = session.execute(marked.execution_options(**_UNSYNCHRONIZED))
+    return cast(CursorResult[Any], done).rowcount
+
+
+def _late(before: datetime) -> Any:
+    return AnatomyRow.due_at < before
+
+
+def _upsert(
+    session: Writer, rows: type[Base], values: Sequence[Mapping[str, Any]], kept: Iterable[str]
+) -> None:
+    """Insert rows; of those that exist set the columns in ``kept``."""
+    table, names = table_of(rows), tuple(kept)
+    is_postgres = session.get_bind().dialect.name == "postgresql"
+    for begin in range(0, len(values), _PER_STATEMENT):
+        insert: Any = (postgresql if is_postgres else sqlite).insert(table)
+        made = insert.values(list(values[begin : begin + _PER_STATEMENT]))
+        statement: Insert = made.on_conflict_do_update(
+            index_elements=[column.name for column in table.primary_key],
+            set_={name: made.excluded[name] for name in names},
+        )
+        session.execute(statement)
+
+
+def _batches(ids: Iterable[int]) -> Iterable[list[int]]:
+    wanted = sorted(set(ids))
+    return (wanted[at : at + 500] for at in range(0, len(wanted), 500))
+
+
+def _summary(row: AnatomyRow) -> Summary:
+    assert row.made_at is not None
+    return Summary(
+        fingerprint_id=row.fingerprint_id,
+        version=row.version,
+        verdict=cast(AnatomyVerdict, row.verdict),
+        relations=tuple(
+            Relation(each["relation"], tuple(each["models"]), each["sentence"])
+            for each in row.relations
+        ),
+        parents=tuple(row.parents),
+        first_share=row.first_share,
+        covered=row.covered,
+        compared=row.compared,
+        common=row.common,
+        truncated=row.truncated,
+        is_due=row.due_at is not None,
+        made_at=row.made_at,
+    )
+
+
+def _kin(row: KinRow) -> Kin:
+    return Kin(**{name: getattr(row, name) for name in Kin.__slots__})
