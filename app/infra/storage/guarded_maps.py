@@ -88,6 +88,10 @@ class GuardedMap:
         """Advise the kernel not to read ahead."""
         self._mapped.madvise(mmap.MADV_RANDOM)
 
+    def give_back(self) -> None:
+        """Give the memory of pages back; each is mapped again when it is read."""
+        self._mapped.madvise(mmap.MADV_DONTNEED)
+
 
 @contextmanager
 def intact_maps() -> Iterator[None]:

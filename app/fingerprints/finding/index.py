@@ -1,0 +1,167 @@
+"""The finding index of all tenants: which fingerprints may be kin of one.
+
+It proposes candidates by their finding keys. What they have in common in truth is told by their
+whole fingerprints.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from cachetools import LRUCache
+
+from app.fingerprints.finding.feed import TenantFeed
+from app.fingerprints.finding.records import Feed, Found
+from app.fingerprints.finding.rounds import Query, candidates
+from app.fingerprints.finding.segment_file import Damaged
+from app.fingerprints.finding.segment_store import SegmentStore
+from app.fingerprints.finding.tenant_index import TAIL_ENTRIES, TenantIndex
+from app.fingerprints.finding_keys import coarse_end
+from app.infra.db.database import Reader
+from app.infra.deadlines import Deadline
+from modelkin.core.fingerprints.fingerprint import Fingerprint
+
+__all__ = ["FindingIndex"]
+
+_MOST_TENANTS: Final = 256
+"""Tenants whose indexes stay open; those of others are opened again at their next question."""
+
+log = logging.getLogger(__name__)
+
+
+class FindingIndex:
+    """The finding indexes of one process.
+
+    Args:
+        folder: a folder on the local disk that is reserved for one database; the first write
+            creates it.
+        tail_entries: the entries that a tenant's index keeps in memory before it writes them.
+    """
+
+    def __init__(self, folder: Path, *, tail_entries: int = TAIL_ENTRIES) -> None:
+        self._folder = folder
+        self._tail_entries = tail_entries
+        self._lock = threading.Lock()
+        self._indexes: LRUCache[int, TenantIndex] = LRUCache(_MOST_TENANTS)
+        self._tidying: set[int] = set()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="finding")
+
+    def find(
+        self,
+        session: Reader,
+        tenant_id: int,
+        fingerprint: Fingerprint,
+        *,
+        leave_out: Collection[int] = (),
+        limit: int = 20,
+        deadline: Deadline,
+    ) -> Found:
+        """The fingerprints of a tenant that have more keys in common with one than strangers have.
+
+        Args:
+            session: the answer is current as this transaction sees the tenant's fingerprints.
+            leave_out: ids of fingerprints that are no candidates, such as the fingerprint's own.
+            limit: the candidates of a round.
+
+        Raises:
+            Unavailable: the index is being built, and there was no time to wait for it.
+        """
+        return self.find_by(
+            TenantFeed(session, tenant_id),
+            tenant_id,
+            fingerprint,
+            leave_out=leave_out,
+            limit=limit,
+            deadline=deadline,
+        )
+
+    def find_by(
+        self,
+        feed: Feed,
+        tenant_id: int,
+        fingerprint: Fingerprint,
+        *,
+        leave_out: Collection[int] = (),
+        limit: int = 20,
+        deadline: Deadline,
+    ) -> Found:
+        """As :meth:`find`, by the feed of a tenant."""
+        scale, keys = coarse_end(fingerprint)
+        query = Query(scale.bit_length() - 1, dict(fingerprint.lines), keys)
+        index = self._of(tenant_id)
+        for tries in range(3):
+            try:
+                snapshot = index.snapshot_at(feed, deadline, self._tidy_soon(tenant_id, index))
+                return candidates(
+                    query, snapshot, feed, leave_out=leave_out, limit=limit, deadline=deadline
+                )
+            except Damaged as error:
+                if tries == 2:
+                    raise
+                log.warning("%s: the finding index of tenant %d is built again", error, tenant_id)
+                index.start_again()
+        raise AssertionError("unreachable")
+
+    def forget(self, tenant_id: int) -> None:
+        """Delete the index of a tenant that was deleted."""
+        with self._lock:
+            self._indexes.pop(tenant_id, None)
+        store = self._store(tenant_id)
+        with contextlib.suppress(OSError), store.changing() as alone:
+            if alone:
+                store.delete()
+
+    def sweep(self, tenant_ids: Iterable[int]) -> None:
+        """Delete the indexes of all other tenants, which another machine has deleted."""
+        wanted = {str(each) for each in tenant_ids}
+        for path in self._folder.glob("*"):
+            if path.name.isdecimal() and path.name not in wanted:
+                self.forget(int(path.name))
+
+    def wait(self) -> None:
+        """Wait until all that is due has been written and merged."""
+        self._pool.submit(lambda: None).result()
+
+    def close(self) -> None:
+        """End what is going on; what is not written is read from the database again."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _of(self, tenant_id: int) -> TenantIndex:
+        with self._lock:
+            index = self._indexes.get(tenant_id)
+            if index is None:
+                store = self._store(tenant_id)
+                index = TenantIndex(store, tail_entries=self._tail_entries)
+                self._indexes[tenant_id] = index
+            return index
+
+    def _store(self, tenant_id: int) -> SegmentStore:
+        return SegmentStore(self._folder / str(tenant_id))
+
+    def _tidy_soon(self, tenant_id: int, index: TenantIndex) -> Callable[[], None]:
+        def submit() -> None:
+            with self._lock:
+                if tenant_id in self._tidying:
+                    return
+                self._tidying.add(tenant_id)
+            try:
+                self._pool.submit(tidy)
+            except RuntimeError:
+                log.debug("the service is stopping; the tail is read from the database again")
+
+        def tidy() -> None:
+            try:
+                index.tidy()
+            except Exception:
+                log.exception("the finding index of tenant %d cannot be written", tenant_id)
+            finally:
+                with self._lock:
+                    self._tidying.discard(tenant_id)
+
+        return submit

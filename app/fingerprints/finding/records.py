@@ -1,0 +1,118 @@
+"""Records of the finding index, and the feed that it follows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Candidate", "Changed", "Examined", "Feed", "Found", "Keys"]
+
+Keys = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A fingerprint that changed, in its present state.
+
+    Attributes:
+        version: that of the tenant's feed with its last change.
+        rank: its place among the holders of a key, of which only the first are listed: microseconds
+            of its date, and those that clients stated come after all that the service read itself.
+        scale: the binary logarithm of the scale of its finding keys.
+        lines: the distinct lines of each length in the whole checkpoint.
+        keys: the finding keys: each once, ascending.
+    """
+
+    id: int
+    version: int
+    rank: int
+    scale: int
+    lines: Mapping[int, int]
+    keys: Keys = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What is read of a candidate to tell its kin.
+
+    Attributes:
+        base_models: the names of the models that it is said to be made from.
+    """
+
+    id: int
+    scale: int
+    lines: Mapping[int, int]
+    keys: Keys = field(repr=False)
+    base_models: tuple[str, ...] = ()
+
+
+class Feed(Protocol):
+    """The fingerprints of a tenant, as one transaction sees them.
+
+    Attributes:
+        version: that of the last change; 0 before the first.
+        compacted_version: the version up to which removals may be forgotten; an index of an earlier
+            version has to start again.
+        fingerprints: how many there are.
+    """
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def compacted_version(self) -> int: ...
+
+    @property
+    def fingerprints(self) -> int: ...
+
+    def changed_since(self, since: int) -> Iterable[Sequence[Changed]]:
+        """The fingerprints that changed after ``since``, in pages, each once, by version."""
+
+    def removed_since(self, since: int) -> Sequence[int]:
+        """The ids of the fingerprints that were removed after ``since``."""
+
+    def examine(self, ids: Collection[int]) -> Mapping[int, Examined]:
+        """What is read of existing fingerprints, by id."""
+
+    def named(self, names: Collection[str]) -> Sequence[int]:
+        """The ids of the fingerprints of some model names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A fingerprint that has more keys in common with another than chance explains.
+
+    Attributes:
+        keys: how many finding keys they have in common, without the common ones, and in a later
+            round without those of the families of earlier rounds.
+        log10_p: the decimal logarithm of the probability of so many by chance.
+        round: 1 for the nearest and what is near them; each further round is asked without the keys
+            of the first of the round before, and of all its kin.
+    """
+
+    id: int
+    keys: int
+    log10_p: float
+    round: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The candidates of a fingerprint, by round, and in each the least probable first.
+
+    Attributes:
+        truncated: some keys have more holders than are listed, or the time was over: others may be
+            kin as well, and are found through these.
+        common: how many of its keys are common: held by three models or more of which no two have
+            anything else in common. They make nobody kin.
+        compared: the fingerprints of the tenant with which it was compared.
+    """
+
+    candidates: tuple[Candidate, ...]
+    truncated: bool
+    common: int
+    compared: int

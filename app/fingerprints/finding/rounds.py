@@ -1,0 +1,242 @@
+"""Rounds: the nearest fingerprints, then what else a fingerprint has, without the nearest's family.
+
+A popular base has more kin than any list holds, and a second parent comes behind all of them. So
+each further round is asked without the keys of the first candidate of the round before, and without
+those of all its kin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from app.fingerprints.finding.common import common_keys
+from app.fingerprints.finding.pairs import are_kin, expected_keys
+from app.fingerprints.finding.ranking import Chance, log10_bounds
+from app.fingerprints.finding.records import Candidate, Examined, Feed, Found, Keys
+from app.fingerprints.finding.snapshot import Holders, Snapshot
+from app.infra.deadlines import Deadline
+from modelkin.core.fingerprints.chance import log10_tail
+from modelkin.core.fingerprints.comparison import MODEL_LIMIT
+
+__all__ = ["Query", "candidates"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+MOST_HOLDERS: Final = 64
+"""The holders of a key that are listed."""
+MOST_ROUNDS: Final = 4
+_EXAMINED: Final = 32
+"""Candidates whose keys are read at a time, to tell who is whose kin."""
+_MOST_READINGS: Final = 6
+"""How often in a round."""
+_MOST_NAMES: Final = 8
+"""Names of declared bases that are looked up in a round."""
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A fingerprint whose kin are looked for.
+
+    Attributes:
+        scale: the binary logarithm of the scale of ``keys``.
+        lines: the distinct lines of each length in the whole checkpoint.
+        keys: those that are looked up: each once, ascending.
+    """
+
+    scale: int
+    lines: dict[int, int]
+    keys: Keys
+
+
+def candidates(
+    query: Query,
+    snapshot: Snapshot,
+    feed: Feed,
+    *,
+    leave_out: Iterable[int],
+    limit: int,
+    deadline: Deadline,
+) -> Found:
+    """The candidates of all rounds.
+
+    Args:
+        leave_out: ids of fingerprints that are none.
+        limit: the candidates of a round.
+    """
+    holders = snapshot.holders(query.keys, MOST_HOLDERS)
+    search = _Search(query, snapshot, feed, holders, np.array([*leave_out], np.int64))
+    found: list[Candidate] = []
+    truncated = bool(holders.more.any())
+    for number in range(1, MOST_ROUNDS + 1):
+        if deadline.passed():
+            truncated = True
+            break
+        some = search.round(number, limit)
+        if not some:
+            break
+        found += some
+        if number < MOST_ROUNDS:
+            search.leave_family(some[0].id, deadline)
+    return Found(tuple(found), truncated, int(search.common.sum()), feed.fingerprints)
+
+
+class _Search:
+    """The keys that are still asked, and those who hold them."""
+
+    def __init__(
+        self, query: Query, snapshot: Snapshot, feed: Feed, holders: Holders, leave_out: Ints
+    ) -> None:
+        self._query = query
+        self._feed = feed
+        slots, self._who = np.unique(holders.slots, return_inverse=True)
+        self._at = holders.at
+        self._ids = snapshot.ids(slots)
+        lines = snapshot.lines_in_common(Chance.of(query.lines), slots)
+        scales = np.maximum(snapshot.scales(slots), query.scale)
+        self._expected = lines / np.exp2(scales)
+        self._left_out = np.isin(self._ids, leave_out)
+        self._more = holders.more
+        self._asked = np.ones(query.keys.size, np.bool_)
+        self.common = np.zeros(query.keys.size, np.bool_)
+        self._examined: dict[int, Examined] = {}
+        self._gone: set[int] = set()
+        self._found: set[int] = set()
+        self._looked_up: set[str] = set()
+
+    def round(self, number: int, limit: int) -> list[Candidate]:
+        """The candidates of a round, the least probable first."""
+        ranked = self._ranked(_EXAMINED)
+        if not ranked.size:
+            return []
+        self._examine(ranked)
+        if self._add_declared(ranked):
+            ranked = self._ranked(_EXAMINED)
+            self._examine(ranked)
+        if self._leave_common(ranked):
+            ranked = self._ranked(_EXAMINED)
+        found = [
+            Candidate(int(self._ids[who]), int(count), log10_p, number)
+            for who, count, log10_p in self._exact(self._ranked(limit))
+        ]
+        found.sort(key=lambda each: (each.log10_p, -each.keys, each.id))
+        self._found.update(each.id for each in found)
+        return found
+
+    def leave_family(self, first_id: int, deadline: Deadline) -> None:
+        """Ask no more for the keys of a fingerprint and of its kin."""
+        self._examine_ids([first_id])
+        first = self._examined.get(first_id)
+        if first is None:
+            self._leave(first_id)
+            return
+        self._leave(first_id)
+        tried = set[int]()
+        for _ in range(_MOST_READINGS):
+            ranked = self._ranked(_EXAMINED, again=True)
+            ids = [each for each in self._ids[ranked].tolist() if each not in tried]
+            if not ids or deadline.passed():
+                return
+            self._examine_ids(ids)
+            tried.update(ids)
+            kin = [each for each in ids if self._is_kin(first, each)]
+            if not kin:
+                return
+            for each in kin:
+                self._leave(each)
+
+    # --- parts --------------------------------------------------------------------------------
+
+    def _ranked(self, most: int, *, again: bool = False) -> Ints:
+        """The fingerprints beyond chance by the keys that are asked, the least probable first.
+
+        Args:
+            again: whether those that earlier rounds found may be among them.
+        """
+        counts = np.bincount(self._who[self._asked[self._at]], minlength=self._ids.size)
+        bounds = log10_bounds(counts, self._expected)
+        bounds[self._left_out] = 0
+        passing = np.flatnonzero(bounds < MODEL_LIMIT)
+        if not again:
+            passing = passing[~np.isin(self._ids[passing], [*self._found])]
+        order = np.lexsort((self._ids[passing], -counts[passing], bounds[passing]))
+        best: Ints = passing[order[:most]]
+        return best
+
+    def _exact(self, ranked: Ints) -> Iterator[tuple[int, int, float]]:
+        counts = np.bincount(self._who[self._asked[self._at]], minlength=self._ids.size)
+        for who in ranked.tolist():
+            yield who, counts[who], log10_tail(int(counts[who]), float(self._expected[who]))
+
+    def _examine(self, ranked: Ints) -> None:
+        self._examine_ids(self._ids[ranked].tolist())
+
+    def _examine_ids(self, ids: list[int]) -> None:
+        unread = [each for each in ids if each not in self._examined and each not in self._gone]
+        if not unread:
+            return
+        found = self._feed.examine(unread)
+        self._examined.update(found)
+        gone = [each for each in unread if each not in found]
+        if gone:  # removed, or of a version that this transaction does not see yet
+            self._gone.update(gone)
+            self._left_out |= np.isin(self._ids, gone)
+
+    def _leave(self, fingerprint_id: int) -> None:
+        """Ask no more for the keys of a fingerprint, listed or not."""
+        self._asked[self._at[self._ids[self._who] == fingerprint_id]] = False
+        known = self._examined.get(fingerprint_id)
+        if known is not None:
+            self._asked &= ~np.isin(self._query.keys, known.keys)
+
+    def _is_kin(self, first: Examined, other_id: int) -> bool:
+        other = self._examined.get(other_id)
+        if other is None:
+            return False
+        common = self._query.keys[self.common]
+        return are_kin(first, other, without=common, limit=MODEL_LIMIT)
+
+    def _add_declared(self, ranked: Ints) -> bool:
+        """Count the declared bases of candidates, which their keys may have no room to list."""
+        if not self._more.any():
+            return False
+        known = [self._examined[each] for each in self._ids[ranked] if each in self._examined]
+        names = dict.fromkeys(name for each in known for name in each.base_models)
+        asked = [name for name in names if name not in self._looked_up][:_MOST_NAMES]
+        self._looked_up.update(asked)
+        ids = [each for each in self._feed.named(asked) if each not in self._gone] if asked else []
+        bases = [each for each in ids if not self._left_out[self._ids == each].any()]
+        self._examine_ids(bases)
+        added = [self._examined[each] for each in bases if each in self._examined]
+        for each in added:
+            self._count_again(each)
+        return bool(added)
+
+    def _count_again(self, each: Examined) -> None:
+        """Count all keys of a fingerprint, also those by which it is not listed."""
+        held = np.flatnonzero(np.isin(self._query.keys, each.keys))
+        who = np.flatnonzero(self._ids == each.id)
+        if who.size:
+            kept = self._who != who[0]
+            self._at, self._who, number = self._at[kept], self._who[kept], int(who[0])
+        else:
+            number = self._ids.size
+            self._ids = np.append(self._ids, each.id)
+            self._left_out = np.append(self._left_out, False)
+            self._expected = np.append(self._expected, expected_keys(self._query, each))
+        self._at = np.concatenate([self._at, held])
+        self._who = np.concatenate([self._who, np.full(held.size, number)])
+
+    def _leave_common(self, ranked: Ints) -> bool:
+        """Ask no more for keys that unrelated fingerprints have; return whether there are any."""
+        known = [self._examined[each] for each in self._ids[ranked] if each in self._examined]
+        common = common_keys(self._query, known, self._asked)
+        self.common |= common
+        self._asked &= ~common
+        return bool(common.any())

@@ -1,0 +1,228 @@
+"""Segments: the finding keys of some fingerprints, sorted, with who holds each.
+
+An entry is a key and an ordinal, the place of its fingerprint among those of the segment. Entries
+are sorted by both, and fingerprints by rank, so the holders of a key that are to be listed first
+come first. Entries lie in blocks of a page; a directory has the first key of each. So a key that is
+looked up touches one page or two, in memory and in a mapped file alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from app.fingerprints.finding.records import Changed, Keys
+
+__all__ = ["BLOCK", "BLOCK_ENTRIES", "LINES", "MEMBER", "Hits", "Segment", "segment_of"]
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Table = npt.NDArray[Any]
+
+BLOCK_ENTRIES: Final = 340
+BLOCK: Final = np.dtype(
+    [
+        ("keys", "<u8", BLOCK_ENTRIES),
+        ("ordinals", "<u4", BLOCK_ENTRIES),
+        ("place", "<u8"),
+        ("sum", "<u8"),
+    ]
+)
+"""A page of 4,096 bytes. Behind the last entry its keys are the greatest there can be."""
+MEMBER: Final = np.dtype(
+    [("id", "<i8"), ("rank", "<i8"), ("version", "<i8"), ("lines_end", "<i8"), ("scale", "<i8")]
+)
+"""A fingerprint of a segment. ``lines_end`` is where its lines end, and those of the next begin;
+``scale`` is a binary logarithm."""
+LINES: Final = np.dtype([("length", "<u4"), ("count", "<f4")])
+"""How many lines of a length a fingerprint has; so many digits of a count suffice for chance."""
+_MOST_STEPS: Final = BLOCK_ENTRIES.bit_length()
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """The living holders of keys in one segment.
+
+    Attributes:
+        at: the place of the key among those that were looked up, ascending, shape ``(n,)``.
+        ordinals: the holder of each, ascending among those of a key.
+        more: whether a key has more holders than were asked for, a flag a key.
+    """
+
+    at: Ints
+    ordinals: Ints
+    more: Flags
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Sorted entries of some fingerprints. Its arrays never change.
+
+    Attributes:
+        entries: how many there are.
+        blocks: they, of ``BLOCK``.
+        directory: the first key of each block.
+        members: the fingerprints, of ``MEMBER``, by rank and id.
+        lines: those of all members, of ``LINES``.
+        by_id: the ordinals of the members by their ids.
+        removed: ids of fingerprints that earlier segments may hold and that are gone, ascending.
+        verify: a function that checks the blocks of these places before they are believed.
+    """
+
+    entries: int
+    blocks: Table
+    directory: Keys
+    members: Table
+    lines: Table
+    by_id: npt.NDArray[np.uint32]
+    removed: Ints
+    verify: Callable[[Ints], None] = lambda places: None
+
+    @cached_property
+    def ids(self) -> Ints:
+        """The ids of the members, ascending."""
+        ids: Ints = self.members["id"][self.by_id]
+        return ids
+
+    def find(self, ids: Ints) -> Ints:
+        """The ordinals of the members among some fingerprints, in any order."""
+        if not self.ids.size:
+            return np.empty(0, np.int64)
+        places = np.minimum(np.searchsorted(self.ids, ids), self.ids.size - 1)
+        found: Ints = self.by_id[places[self.ids[places] == ids]].astype(np.int64)
+        return found
+
+    def holders(self, keys: Keys, alive: Flags, most: int) -> Hits:
+        """The first living holders of each key.
+
+        Args:
+            keys: distinct, ascending.
+            alive: whether each member is its fingerprint's present state.
+            most: how many holders of a key are returned; others are left out.
+        """
+        more = np.zeros(keys.size, np.bool_)
+        begin = self._lower_bounds(keys)
+        held = np.flatnonzero(self._keys_at(begin) == keys)
+        found_at, found = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        width = most + 1
+        while held.size:
+            places = begin[held, None] + np.arange(width)
+            same = self._keys_at(places) == keys[held, None]
+            same &= places < self.entries
+            ordinals = self._ordinals_at(np.where(same, places, 0))
+            same_run_goes_on = same[:, -1]
+            living = same & alive[ordinals]
+            nth = np.cumsum(living, axis=1)
+            # A run of mostly dead entries is read on, until enough living ones are found.
+            short = same_run_goes_on & (nth[:, -1] <= most)
+            row, column = np.nonzero(living & (nth <= most) & ~short[:, None])
+            found_at.append(held[row])
+            found.append(ordinals[row, column])
+            more[held[nth[:, -1] > most]] = True
+            held, width = held[short], 8 * width
+        at, holders = np.concatenate(found_at), np.concatenate(found)
+        order = np.argsort(at, kind="stable")
+        return Hits(at[order], holders[order], more)
+
+    def lines_of(self, ordinals: Ints) -> tuple[Ints, Table]:
+        """The lines of some members: the place of the member in ``ordinals``, and the lines."""
+        ends = self.members["lines_end"]
+        begin = np.where(ordinals > 0, ends[np.maximum(ordinals, 1) - 1], 0)
+        counts = ends[ordinals] - begin
+        owner = np.repeat(np.arange(ordinals.size), counts)
+        nth = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        return owner, self.lines[begin[owner] + nth]
+
+    def part(self, begin: int, end: int) -> tuple[Keys, npt.NDArray[np.uint32]]:
+        """The keys and ordinals of the entries of a range."""
+        first, last = begin // BLOCK_ENTRIES, -(-end // BLOCK_ENTRIES)
+        self.verify(np.arange(first, last))
+        cut = slice(begin - first * BLOCK_ENTRIES, end - first * BLOCK_ENTRIES)
+        blocks = self.blocks[first:last]
+        return blocks["keys"].ravel()[cut], blocks["ordinals"].ravel()[cut]
+
+    def end_of(self, key: np.uint64) -> int:
+        """The place behind the last entry of a key, or of those before it."""
+        block = int(np.searchsorted(self.directory, key, "right")) - 1
+        if block < 0:
+            return 0
+        self.verify(np.array([block]))
+        inside = int(np.searchsorted(self.blocks["keys"][block], key, "right"))
+        return min(block * BLOCK_ENTRIES + inside, self.entries)
+
+    def _lower_bounds(self, keys: Keys) -> Ints:
+        """The place of the first entry of each key, or of those behind it."""
+        block = np.maximum(np.searchsorted(self.directory, keys, "left") - 1, 0)
+        if not self.entries:
+            return np.zeros(keys.size, np.int64)
+        self.verify(np.unique(block))
+        low, high = np.zeros(keys.size, np.int64), np.full(keys.size, BLOCK_ENTRIES)
+        held = self.blocks["keys"]
+        for _ in range(_MOST_STEPS):
+            middle = (low + high) // 2
+            open_, less = low < high, held[block, np.minimum(middle, BLOCK_ENTRIES - 1)] < keys
+            low = np.where(open_ & less, middle + 1, low)
+            high = np.where(open_ & ~less, middle, high)
+        places: Ints = block * BLOCK_ENTRIES + low
+        return places
+
+    def _keys_at(self, places: Ints) -> Keys:
+        if not self.entries:
+            return np.zeros(places.shape, np.uint64)
+        places = np.minimum(places, self.entries - 1)
+        block, inside = np.divmod(places, BLOCK_ENTRIES)
+        self.verify(np.unique(block))
+        found: Keys = self.blocks["keys"][block, inside]
+        return found
+
+    def _ordinals_at(self, places: Ints) -> Ints:
+        block, inside = np.divmod(places, BLOCK_ENTRIES)
+        found: Ints = self.blocks["ordinals"][block, inside].astype(np.int64)
+        return found
+
+
+def segment_of(changed: Sequence[Changed], removed: Iterable[int] = ()) -> Segment:
+    """A segment in memory of fingerprints that changed, each once, and of ids that are gone."""
+    ordered = sorted(changed, key=lambda each: (each.rank, each.id))
+    members = np.zeros(len(ordered), MEMBER)
+    members["id"] = [each.id for each in ordered]
+    members["rank"] = [each.rank for each in ordered]
+    members["version"] = [each.version for each in ordered]
+    members["scale"] = [each.scale for each in ordered]
+    members["lines_end"] = np.cumsum([len(each.lines) for each in ordered], dtype=np.int64)
+    lines = np.array([pair for each in ordered for pair in each.lines.items()], LINES)
+    sizes = [each.keys.size for each in ordered]
+    keys = np.concatenate([np.empty(0, np.uint64), *(each.keys for each in ordered)])
+    ordinals = np.repeat(np.arange(len(ordered), dtype=np.uint32), sizes)
+    order = np.argsort(keys, kind="stable")
+    return from_arrays(keys[order], ordinals[order], members, lines, np.array([*removed], np.int64))
+
+
+def from_arrays(
+    keys: Keys, ordinals: npt.NDArray[np.uint32], members: Table, lines: Table, removed: Ints
+) -> Segment:
+    """A segment in memory of sorted entries."""
+    blocks = blocks_of(keys, ordinals)
+    by_id = np.argsort(members["id"], kind="stable").astype(np.uint32)
+    directory = blocks["keys"][:, 0].copy()
+    return Segment(
+        keys.size, blocks, directory, members, lines, by_id, np.unique(removed).astype(np.int64)
+    )
+
+
+def blocks_of(keys: Keys, ordinals: npt.NDArray[np.uint32]) -> Table:
+    """Sorted entries in blocks, the last of which may not be full."""
+    full = -(-keys.size // BLOCK_ENTRIES) * BLOCK_ENTRIES
+    blocks = np.zeros(full // BLOCK_ENTRIES, BLOCK)
+    filled = np.full(full, np.iinfo(np.uint64).max)
+    filled[: keys.size] = keys
+    blocks["keys"] = filled.reshape(-1, BLOCK_ENTRIES)
+    numbers = np.zeros(full, np.uint32)
+    numbers[: keys.size] = ordinals
+    blocks["ordinals"] = numbers.reshape(-1, BLOCK_ENTRIES)
+    return blocks

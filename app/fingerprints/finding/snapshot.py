@@ -1,0 +1,120 @@
+"""A snapshot of a tenant's finding index: some segments, and what of them is alive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from app.fingerprints.finding.ranking import Chance
+from app.fingerprints.finding.records import Keys
+from app.fingerprints.finding.segments import Segment
+
+__all__ = ["Holders", "Snapshot", "retired"]
+
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Holders:
+    """Who holds some keys.
+
+    Attributes:
+        at: the place of the key among those that were looked up, shape ``(n,)``.
+        slots: the slot of the holder of each.
+        more: whether a key has more holders than are listed, a flag a key.
+    """
+
+    at: Ints
+    slots: Ints
+    more: Flags
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """The index at one version of the feed. A slot is the number of a member of all segments.
+
+    Attributes:
+        segments: the oldest first.
+        alive: the living members of each. A fingerprint has one living member at most.
+    """
+
+    version: int
+    segments: tuple[Segment, ...]
+    alive: tuple[Flags, ...]
+
+    @cached_property
+    def _first(self) -> Ints:
+        """The first slot of each segment, and the end of all."""
+        return np.cumsum([0, *(segment.members.size for segment in self.segments)])
+
+    def holders(self, keys: Keys, most: int) -> Holders:
+        """The first holders of each key, by rank.
+
+        Args:
+            keys: distinct, ascending.
+            most: how many are listed of a key.
+        """
+        more = np.zeros(keys.size, np.bool_)
+        at, slots, ranks = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        for first, segment, alive in zip(self._first, self.segments, self.alive, strict=False):
+            hits = segment.holders(keys, alive, most)
+            more |= hits.more
+            at.append(hits.at)
+            slots.append(first + hits.ordinals)
+            ranks.append(segment.members["rank"][hits.ordinals])
+        places, found = np.concatenate(at), np.concatenate(slots)
+        order = np.lexsort((found, np.concatenate(ranks), places))
+        places, found = places[order], found[order]
+        counts = np.bincount(places, minlength=keys.size)
+        nth = np.arange(places.size) - np.repeat(np.cumsum(counts) - counts, counts)
+        return Holders(places[nth < most], found[nth < most], more | (counts > most))
+
+    def ids(self, slots: Ints) -> Ints:
+        """The fingerprints of some slots."""
+        return self._of_members("id", slots)
+
+    def scales(self, slots: Ints) -> Ints:
+        """The binary logarithms of the scales of their finding keys."""
+        return self._of_members("scale", slots)
+
+    def lines_in_common(self, chance: Chance, slots: Ints) -> npt.NDArray[np.float64]:
+        """How many lines strangers are expected to have in common with each, before any sample."""
+        found = np.zeros(slots.size)
+        for segment, mine, ordinals in self._by_segment(slots):
+            owner, lines = segment.lines_of(ordinals)
+            found[mine] = chance.lines_in_common(owner, lines, ordinals.size)
+        return found
+
+    def _of_members(self, field: str, slots: Ints) -> Ints:
+        found = np.zeros(slots.size, np.int64)
+        for segment, mine, ordinals in self._by_segment(slots):
+            found[mine] = segment.members[field][ordinals]
+        return found
+
+    def _by_segment(self, slots: Ints) -> list[tuple[Segment, Ints, Ints]]:
+        """The segments of some slots, with the places of those of each, and their ordinals."""
+        source = np.searchsorted(self._first, slots, "right") - 1
+        parts = []
+        for at in np.unique(source).tolist():
+            mine = np.flatnonzero(source == at)
+            parts.append((self.segments[at], mine, slots[mine] - self._first[at]))
+        return parts
+
+
+def retired(
+    segments: Sequence[Segment], alive: Sequence[Flags], ids: Ints
+) -> tuple[Flags, ...]:
+    """The living members of segments, without those of fingerprints that changed or are gone."""
+    left = list(alive)
+    for at, segment in enumerate(segments):
+        ordinals = segment.find(ids)
+        ordinals = ordinals[left[at][ordinals]]
+        if ordinals.size:
+            left[at] = left[at].copy()  # a published snapshot may be reading the other
+            left[at][ordinals] = False
+    return tuple(left)
