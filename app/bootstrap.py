@@ -170,6 +170,7 @@ def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Cont
     _add_webhooks(services)
     _add_catalog(services, stores)
     services.add(FingerprintService())
+    services.add(stores.finding)
     _add_search(services, stores, buckets)
     _add_public(services, stores)
     _add_hubs(services, stores)

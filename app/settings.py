@@ -140,8 +140,8 @@ class Settings(DataPlaces, BaseSettings):
     )
     sketch_cache_dir: Path | None = Field(
         None,
-        description="folder of the sketches of supports, for fast search, on a local disk; they "
-        "are computed again if lost (default: beside the supports)",
+        description="folder of the sketches of supports and of the index of fingerprints, on a "
+        "local disk; they are made again if lost (default: beside the supports)",
     )
     support_cache_entries: int = Field(
         1000, ge=0, description="supports that stay in memory between queries"

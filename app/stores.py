@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.blob_stores import open_blobs
+from app.fingerprints.finding.index import FindingIndex
 from app.hubs.ingestion.files.downloads import Downloads
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.migrations import migrate, require_current
@@ -65,6 +66,7 @@ class Stores:
     reader: ModelReader
     indexes: IndexRegistry
     sketches: SketchFolder
+    finding: FindingIndex
     downloads: Downloads
 
 
@@ -96,7 +98,11 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
         blobs = open_blobs(settings, database)
         support_cache = SupportCache(settings.support_cache_entries, settings.support_cache_bytes)
         downloads = Downloads(settings.checkpoint_dir / token)
-        with closing(blobs), closing(SketchFolder(settings.sketch_dir / token)) as sketches:
+        with (
+            closing(blobs),
+            closing(SketchFolder(settings.sketch_dir / token)) as sketches,
+            closing(FindingIndex(settings.sketch_dir / token / "finding")) as finding,
+        ):
             if not prepared:
                 _sweep_sketches(database, sketches)
                 downloads.sweep()
@@ -108,6 +114,7 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
                 ModelReader(database, blobs, support_cache),
                 IndexRegistry(settings.index_memory_bytes),
                 sketches,
+                finding,
                 downloads,
             )
 

@@ -109,7 +109,7 @@ class _Table:
         second, third = np.nonzero(alone)
         order = np.argsort(-of_three[second, third], kind="stable")[:_MOST_TRIALS]
         for b, c in zip(second[order].tolist(), third[order].tolist(), strict=True):
-            group = (self._has[0] * self._has[b] * self._has[c]) > 0
+            group: Flags = (self._has[0] * self._has[b] * self._has[c]) > 0
             if self._is_common(group):
                 return group
         return None
@@ -122,7 +122,8 @@ class _Table:
     def has_only(self, group: Flags) -> Flags:
         """Who has nothing of the first but keys that were left aside just now."""
         besides = self._has @ self._has[0]
-        only = ~self._beyond(besides, self._expected[0]) & (2 * self._left >= group.sum())
+        only: Flags = ~self._beyond(besides, self._expected[0])
+        only &= 2 * self._left >= group.sum()
         only[0] = False
         return only
 
@@ -140,9 +141,12 @@ class _Table:
         linked = self._beyond(besides @ besides.T, self._expected[np.ix_(holders, holders)])
         return _parts(linked) >= 3
 
-    def _beyond(self, counts: Floats, expected: Floats, limit: float = NOTHING_ELSE) -> Flags:
+    def _beyond(
+        self, counts: npt.NDArray[np.floating], expected: Floats, limit: float = NOTHING_ELSE
+    ) -> Flags:
         whole = counts.astype(np.int64)
-        return log10_bounds(whole, np.broadcast_to(expected, whole.shape)) < limit
+        found: Flags = log10_bounds(whole, np.broadcast_to(expected, whole.shape)) < limit
+        return found
 
 
 def _parts(linked: Flags) -> int:

@@ -108,9 +108,7 @@ def _lines(
     return lines[np.argsort(owners, kind="stable")], np.cumsum(counts)
 
 
-def _entries(
-    segments: Sequence[Segment], maps: Sequence[Ints]
-) -> Iterator[tuple[Keys, Ordinals]]:
+def _entries(segments: Sequence[Segment], maps: Sequence[Ints]) -> Iterator[tuple[Keys, Ordinals]]:
     """The entries of several segments in order, with new ordinals; those of -1 are left out."""
     begin = [0] * len(segments)
     step = max(1, _PART // max(1, len(segments)))

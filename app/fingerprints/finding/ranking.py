@@ -51,8 +51,7 @@ class Chance:
         at = np.minimum(np.searchsorted(self.lengths, lines["length"]), self.lengths.size - 1)
         same = self.lengths[at] == lines["length"]
         expected = np.where(same, self.weights[at] * lines["count"], 0.0)
-        found: Floats = np.bincount(owner, expected, minlength=owners)
-        return found
+        return np.bincount(owner, expected, minlength=owners).astype(np.float64)
 
 
 def log10_bounds(counts: Ints, expected: Floats) -> Floats:

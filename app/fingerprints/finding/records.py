@@ -40,10 +40,12 @@ class Examined:
     """What is read of a candidate to tell its kin.
 
     Attributes:
+        version: that of the tenant's feed with its last change.
         base_models: the names of the models that it is said to be made from.
     """
 
     id: int
+    version: int
     scale: int
     lines: Mapping[int, int]
     keys: Keys = field(repr=False)

@@ -128,8 +128,11 @@ def _open(path: Path, descriptor: int) -> Segment:
     )
     count = -(-entries // BLOCK_ENTRIES)
     begin = _PAGE + count * BLOCK.itemsize
-    kinds = ((MEMBER, members), (LINES, lines), ("<u4", members), ("<i8", removed), ("<u8", count))
-    ends = np.cumsum([begin, *(np.dtype(kind).itemsize * number for kind, number in kinds)])
+    kinds: list[tuple[np.dtype[Any], int]] = [
+        *((MEMBER, members), (LINES, lines), (np.dtype("<u4"), members)),
+        *((np.dtype("<i8"), removed), (np.dtype("<u8"), count)),
+    ]
+    ends = np.cumsum([begin, *(kind.itemsize * number for kind, number in kinds)])
     if size != int(ends[-1]):
         raise Damaged(f"{path.name} has {size} bytes in the place of {ends[-1]}")
     if _checksum(descriptor, begin, size) != int(header["tables"][0]):

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -144,6 +145,10 @@ class SegmentStore:
         """
         (self._folder / _MANIFEST).unlink(missing_ok=True)
         self._delete_others(())
+
+    def delete(self) -> None:
+        """Delete the folder. The caller has it alone."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _delete_others(self, names: Sequence[str]) -> None:
         for path in self._folder.glob(f"*{_SUFFIX}"):

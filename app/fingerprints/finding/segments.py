@@ -81,7 +81,7 @@ class Segment:
     lines: Table
     by_id: npt.NDArray[np.uint32]
     removed: Ints
-    verify: Callable[[Ints], None] = lambda places: None
+    verify: Callable[[Ints], None] = lambda _: None
 
     @cached_property
     def ids(self) -> Ints:

@@ -106,9 +106,7 @@ class Snapshot:
         return parts
 
 
-def retired(
-    segments: Sequence[Segment], alive: Sequence[Flags], ids: Ints
-) -> tuple[Flags, ...]:
+def retired(segments: Sequence[Segment], alive: Sequence[Flags], ids: Ints) -> tuple[Flags, ...]:
     """The living members of segments, without those of fingerprints that changed or are gone."""
     left = list(alive)
     for at, segment in enumerate(segments):

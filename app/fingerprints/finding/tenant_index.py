@@ -54,6 +54,8 @@ class TenantIndex:
         self._tail_entries = tail_entries
         self._lock = threading.RLock()
         self._stored = NOTHING_STORED
+        self._refused: Stored | None = None
+        self._least = 0
         self._frozen = 0
         self._snapshot = Snapshot(0, (), ())
         self._failed_at: float | None = None
@@ -73,10 +75,14 @@ class TenantIndex:
         version = feed.version
         if self._snapshot.version >= version:
             return self._snapshot
-        with self._lock:
+        if not self._lock.acquire(timeout=min(deadline.left(), threading.TIMEOUT_MAX)):
+            raise Unavailable("the finding index is being built by another request: try again")
+        try:
             if self._snapshot.version < version:
                 self._follow(feed, version, deadline)
             snapshot = self._snapshot
+        finally:
+            self._lock.release()
         if self._is_untidy():
             on_growth()
         return snapshot
@@ -95,6 +101,10 @@ class TenantIndex:
                     self._write_tail()
                     while self._merge_some():
                         pass
+        except Damaged as error:
+            log.warning("%s: the finding index of a tenant is built again", error)
+            self.start_again()
+            return False
         except OSError as error:
             if self._failed_at is None:
                 log.warning(
@@ -112,6 +122,7 @@ class TenantIndex:
     def start_again(self) -> None:
         """Forget what is stored, which is damaged or of another database, and build it again."""
         with self._lock:
+            self._refused = self._stored
             try:
                 with self._store.changing() as alone:
                     if alone and self._store.read() == self._stored:
@@ -138,6 +149,7 @@ class TenantIndex:
         if since >= version:
             return
         if 0 < since < feed.compacted_version:
+            self._least = feed.compacted_version
             self._reset()
             since = 0
         if since:
@@ -180,7 +192,8 @@ class TenantIndex:
     def _adopt_newer(self) -> None:
         with self._lock:
             stored = self._store.read()
-            if stored != self._stored and stored.version > self._stored.version:
+            is_other = stored not in (self._stored, self._refused)
+            if is_other and stored.version >= max(self._stored.version, self._least):
                 self._adopt(stored)
 
     def _adopt(self, stored: Stored) -> None:
@@ -193,6 +206,7 @@ class TenantIndex:
                 again = self._store.read()
                 if again == stored:
                     log.warning("%s: the finding index of a tenant is built again", error)
+                    self._refused = stored
                     return
                 stored = again  # another process has merged it meanwhile
                 continue
@@ -241,14 +255,17 @@ class TenantIndex:
             gone = _held(now.segments[:first], _removed(some))
             name = self._store.write(merged(some, alive, gone))
             new = self._store.open(name)
-            names = (*self._stored.names[:first], name)
-            self._store.publish(version, names)
         except BaseException:
             self._frozen = 0
             raise
         with self._lock:
-            self._stored, self._frozen = Stored(version, names), 0
+            self._frozen = 0
             present = self._snapshot
+            if present.segments[first:end] != some:
+                return  # it started again meanwhile; what was written counts for nothing
+            names = (*self._stored.names[:first], name)
+            self._store.publish(version, names)
+            self._stored = Stored(version, names)
             segments = (*present.segments[:first], new, *present.segments[end:])
             changed = np.concatenate([np.empty(0, np.int64), *map(_changed, segments[first + 1 :])])
             [living] = retired([new], [np.ones(new.members.size, np.bool_)], changed)
@@ -257,6 +274,10 @@ class TenantIndex:
 
     def _is_untidy(self) -> bool:
         return self.entries[1] >= self._tail_entries
+
+    def adopt(self) -> None:
+        """Take up what another process has stored, so that it can delete what it replaced."""
+        self._adopt_newer()
 
 
 def _removed(segments: Sequence[Segment]) -> Ints:
