@@ -4,7 +4,7 @@ WORKDIR /srv
 COPY constraints.txt pyproject.toml hatch_build.py ./
 COPY client_sdk client_sdk
 RUN python -m venv /opt/venv
-RUN /opt/venv/bin/python -m pip install --no-cache-dir -c constraints.txt './client_sdk[fast]' '.[clustering,objects,otel]'
+RUN /opt/venv/bin/python -m pip install --no-cache-dir -c constraints.txt './client_sdk[fast]' '.[clustering,cyclonedx,objects,otel]'
 # Nothing in the image installs packages or tests them.
 RUN /opt/venv/bin/python -m pip uninstall --yes pip && find /opt/venv -type d -name tests -prune -exec rm -r {} +
 
