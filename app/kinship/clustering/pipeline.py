@@ -6,7 +6,7 @@ without other models there is nothing to compare their similarity with. This mod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from app.kinship.clustering.algorithms.partition_selector import Partition, Part
 from app.kinship.clustering.distances import ModelDistances, SimilaritySource, compare_models
 from app.kinship.clustering.request import ClusteringPlan
 from app.kinship.clustering.snapshot import Snapshot
+from app.kinship.clustering.strangers import NO_JUDGE, ClusterJudge
 from modelkin.core.clustering.clustering import exemplars, mean_within
 from modelkin.core.clustering.quality import ClusterQuality, quality
 from modelkin.core.similarity.distances import MatrixDistances
@@ -47,6 +48,9 @@ class Clusters:
         overall: the mean S of all models to each other and themselves.
         chosen: the parameters that the algorithm chose by itself.
         similarity: the source of the similarities: ``exact``, ``mixed`` or ``signature``.
+        log10_p: the decimal logarithm of the P of the weakest link that holds each cluster
+            together; 0 where nothing does, None of a single model and where chance is not known.
+        note: what chance made of the clusters; None where nothing is to be said.
     """
 
     algorithm: str
@@ -57,6 +61,8 @@ class Clusters:
     chosen: dict[str, Any]
     quality: ClusterQuality
     similarity: SimilaritySource
+    log10_p: tuple[float | None, ...] = ()
+    note: str | None = None
 
 
 def cluster_models(snapshot: Snapshot, progress: Progress) -> Clusters:
@@ -67,17 +73,23 @@ def cluster_models(snapshot: Snapshot, progress: Progress) -> Clusters:
         MissingExtra: the libraries of the algorithm are not installed.
         JobCancelled: ``progress`` raised it, because the job was cancelled.
     """
-    return cluster_distances(compare_models(snapshot, progress), snapshot.plan, progress)
+    pairwise = compare_models(snapshot, progress)
+    judge = ClusterJudge(snapshot.chance, snapshot.untested)
+    return cluster_distances(pairwise, snapshot.plan, progress, judge)
 
 
 def cluster_distances(
-    pairwise: ModelDistances, plan: ClusteringPlan, progress: Progress
+    pairwise: ModelDistances,
+    plan: ClusteringPlan,
+    progress: Progress,
+    judge: ClusterJudge = NO_JUDGE,
 ) -> Clusters:
     """Find the clusters of models with known distances, whatever was compared.
 
     Args:
         pairwise: the distances of as many models as the plan has, with a matrix if it requires one.
         progress: the same as for :func:`cluster_models`, whose errors it raises.
+        judge: takes clusters apart that nothing but chance holds together.
     """
     count = plan.count
     if count == 1 or (count == 2 and not _SPLITTING_OPTIONS & set(plan.options)):
@@ -88,6 +100,8 @@ def cluster_distances(
         selector = PartitionSelector(pairwise.distances, plan.seed, pairwise.error, plan.free)
         _run(pairwise, plan, selector, progress)
         found = selector.result()
+    judged = judge.judge(found.labels, pairwise, plan)
+    found = replace(found, labels=judged.labels)
     rows = _rows(count, int(found.labels.max()) + 1, plan.seed)
     progress(0, rows.size, STAGE)
     return Clusters(
@@ -104,6 +118,8 @@ def cluster_distances(
             report=lambda done, total: progress(done, total, STAGE),
         ),
         similarity=pairwise.similarity,
+        log10_p=judged.log10_p,
+        note=judged.note,
     )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 __all__ = ["ClusteringContent", "ClusteringPolicy", "ClusteringRecord"]
+
+_NOTE: Final = "note"
+"""The place of the note among the parameters that were chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +22,7 @@ class ClusteringRecord:
         scope: "" for all models of the space, else a text that is equal for equal selections of
             models.
         parameters: the parameters of the request, flat, in the form of the API.
-        chosen: the parameters that the algorithm chose by itself.
+        chosen: the parameters that the algorithm chose by itself, and the note.
         version: the version of the space that was clustered.
         similarity: the source of the similarities: ``exact``, ``mixed`` or ``signature``.
         models: the number of models; they form ``clusters``, and ``noise`` of them are in no
@@ -48,6 +51,17 @@ class ClusteringRecord:
     seconds: float
     created_at: datetime
 
+    @property
+    def note(self) -> str | None:
+        """What chance made of the clusters, in words; None where nothing is to be said."""
+        found: str | None = self.chosen.get(_NOTE)
+        return found
+
+    @property
+    def chosen_alone(self) -> dict[str, Any]:
+        """What the algorithm chose, without the note."""
+        return {name: value for name, value in self.chosen.items() if name != _NOTE}
+
 
 @dataclass(frozen=True, slots=True)
 class ClusteringContent:
@@ -61,6 +75,8 @@ class ClusteringContent:
         within: the mean S of the models of each cluster, each with itself included; empty in a
             clustering of an earlier version.
         overall: the same mean S over all models; None in a clustering of an earlier version.
+        log10_p: the decimal logarithm of the P of the weakest link that holds each cluster
+            together; None where it is not known, empty in a clustering of an earlier version.
     """
 
     models: tuple[str, ...]
@@ -69,6 +85,7 @@ class ClusteringContent:
     exemplars: tuple[str, ...]
     within: tuple[float, ...] = ()
     overall: float | None = None
+    log10_p: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,10 @@ class ClusteringSummary(ResponseModel):
     num_clusters: int
     noise: int = Field(description="models in no cluster")
     quality: QualityOut
+    note: str | None = Field(
+        description="what chance made of the clusters: that some came apart, since their members "
+        "are no nearer than unrelated models, or why that is not known; null for nothing to say"
+    )
     previous: str | None = Field(description="the clustering whose ids of clusters go on here")
     agreement: float | None = Field(
         description="the adjusted Rand index to the previous one, over the models of both"
@@ -183,6 +187,12 @@ class ClusterOut(ResponseModel):
     size: int
     exemplar: str = Field(description="the member that is most similar to all of them")
     members: list[str] = Field(description="by name")
+    log10_p: float | None = Field(
+        description="the decimal logarithm of the P of the weakest link that holds its members "
+        "together, of so much between unrelated models: an index of one lies in the other with the "
+        "probability that makes kappa .1. Null of a single model, without a layout, and for a "
+        "clustering of an earlier version"
+    )
 
 
 class ClusteringOut(ClusteringSummary):
@@ -195,6 +205,7 @@ class ClusteringOut(ClusteringSummary):
     def with_content(
         cls, space: SpaceRecord, clustering: ClusteringRecord, held: ClusteringContent
     ) -> ClusteringOut:
+        log10_ps = held.log10_p or (None,) * len(held.clusters)
         members: dict[int, list[str]] = {cluster: [] for cluster in held.clusters}
         for model, label in zip(held.models, held.labels, strict=True):
             if label in members:
@@ -208,8 +219,11 @@ class ClusteringOut(ClusteringSummary):
                     size=len(members[cluster]),
                     exemplar=exemplar,
                     members=members[cluster],
+                    log10_p=log10_p,
                 )
-                for cluster, exemplar in zip(held.clusters, held.exemplars, strict=True)
+                for cluster, exemplar, log10_p in zip(
+                    held.clusters, held.exemplars, log10_ps, strict=True
+                )
             ],
         )
 
@@ -370,4 +384,5 @@ class ClusteringPolicyOut(ResponseModel):
 def _summary(space: SpaceRecord, clustering: ClusteringRecord) -> dict[str, Any]:
     fields = {name: getattr(clustering, name) for name in ClusteringRecord.__dataclass_fields__}
     fields |= {"space": space.name, "num_clusters": fields.pop("clusters")}
+    fields |= {"chosen": clustering.chosen_alone, "note": clustering.note}
     return {name: fields[name] for name in ClusteringSummary.model_fields}

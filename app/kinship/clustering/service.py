@@ -217,7 +217,13 @@ class ClusteringService:
                 raise SpaceNotFound(f"there is no space {job.space!r} any more")
             constants = self._constants.of(session, space)
             snapshot = take_snapshot(
-                session, self._blobs, space, request, self._max_mapped, constants
+                session,
+                self._blobs,
+                space,
+                request,
+                self._max_mapped,
+                constants,
+                with_chance=True,
             )
             previous = _Previous.of(session, space, request.scope)
         with intact_maps():
@@ -308,7 +314,8 @@ class _FinishedClustering:
         covered = self.snapshot.covered
         shares = {} if covered is None else {"covered": covered}
         left_out = {"constant_tensors": list(constants.names)} if constants else {}
-        return blocks | shares | left_out
+        note = {} if self.groups.note is None else {"note": self.groups.note}
+        return blocks | shares | left_out | note
 
     def content(self, ids: Labels) -> ClusteringContent:
         names = self.snapshot.names
@@ -321,4 +328,5 @@ class _FinishedClustering:
             exemplars=tuple(names[row] for row in self.groups.exemplars),
             within=tuple(self.groups.within.round(9).tolist()),
             overall=round(self.groups.overall, 9),
+            log10_p=tuple(None if p is None else round(p, 3) for p in self.groups.log10_p),
         )

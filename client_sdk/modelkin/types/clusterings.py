@@ -40,12 +40,17 @@ class Cluster:
         size: how many members it has.
         exemplar: the member that is most similar to all of them.
         members: the names of its models.
+        log10_p: the decimal logarithm of the P of the weakest link that holds them together: of so
+            much between unrelated models, which have a kappa of .1 at the most. 0 where only a
+            number of clusters that was asked for does. None of a single model, and where chance is
+            not known.
     """
 
     cluster: int
     size: int
     exemplar: str
     members: tuple[str, ...]
+    log10_p: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -71,8 +76,11 @@ class ClusteringInfo(Printed):
         previous: the id of the clustering from which the clusters keep their ids.
         agreement: the adjusted Rand index to that clustering, over the models of both.
         seconds: how many seconds the job took.
+        note: what chance made of the clusters: that some came apart, since their members are no
+            nearer than unrelated models, or why that is not known; None for nothing to say.
     """
 
+    _sentences: ClassVar[tuple[str, ...]] = ("note",)
     id: str
     space: str
     number: int
@@ -89,6 +97,7 @@ class ClusteringInfo(Printed):
     agreement: float | None = None
     seconds: float
     created_at: Moment
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
