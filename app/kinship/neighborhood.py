@@ -65,6 +65,11 @@ class Neighborhood:
     constants: Constants = NO_CONSTANTS
     share: float = 0.0
 
+    @property
+    def models(self) -> int:
+        """The number of models besides the subject, at least 1."""
+        return max(1, int(np.count_nonzero(self.snapshot.alive)) - (self.own is not None))
+
     def background(self, *, unrelated: bool = False, without: Collection[int] = ()) -> Background:
         """The usual similarity: the distribution over all models but the subject.
 

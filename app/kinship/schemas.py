@@ -12,6 +12,7 @@ from app.infra.http.schemas import (
     Estimate,
     Expected,
     Kappa,
+    Log10P,
     Note,
     ResponseModel,
 )
@@ -78,10 +79,12 @@ class DonorOut(ResponseModel):
     expected: Expected
     kappa: Kappa
     unrelated: bool = Field(
-        description="as near as chance makes two models: kappa is below .1, or where it is unknown "
-        "it would be if the space were one tensor. It weighs nothing unless include_unrelated"
+        description="as near as chance makes two models: kappa is below .1, or not surely above "
+        "(P times the models of the space is .05 or more); where it is unknown, what it would be "
+        "if the space were one tensor. It weighs nothing unless include_unrelated"
     )
     covered: Covered
+    log10_p: Log10P
     why: DonorReasonOut
 
 

@@ -13,6 +13,7 @@ __all__ = [
     "Expected",
     "Kappa",
     "LeastCovered",
+    "Log10P",
     "Note",
     "Problem",
     "RequestModel",
@@ -33,6 +34,15 @@ Expected = Annotated[
 Kappa = Annotated[
     float | None,
     Field(description="(S - S0) / (1 - S0), the similarity beyond chance; null as `expected` is"),
+]
+Log10P = Annotated[
+    float | None,
+    Field(
+        description="the decimal logarithm of P, the probability of so much or more between "
+        "unrelated models: each index of the smaller support lies in the other with the "
+        "probability that makes kappa .1, the most that networks trained apart have. It is an "
+        "upper bound; null where kappa is"
+    ),
 ]
 ConstantTensors = Annotated[
     list[str],

@@ -23,8 +23,7 @@ from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import SubspaceService, check_compare
 from app.search.comparer import Comparer
 from app.search.service import SearchService
-from modelkin.core.kinship.donors import is_unrelated
-from modelkin.core.similarity.chance import kappa as beyond_chance
+from modelkin.core.kinship.nearness import Nearness
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import Compare
@@ -35,8 +34,6 @@ _NEIGHBOR_COUNTS = (11, 100, 1000)
 """Numbers of neighbours to seek, until clustered ones decide: newer models are in no cluster."""
 _MAX_DIRECT_COMPARISONS = 1000
 """The most models of a clustering that are compared directly, without a search."""
-_NUM_ERRORS = 2
-"""Standard errors by which an estimate is beyond chance."""
 _CANDIDATE_FACTOR = 2
 """Models compared as sharply as possible, for each voter."""
 _CONTENDERS = 3
@@ -95,7 +92,7 @@ class NewcomerAssignment:
             content,
             label_of,
             near,
-            _unrelated_models(space, voters, pairs),
+            _nearness(space, voters, pairs, len(label_of)),
             sizes=sizes,
             yardsticks=yardsticks(space, content, voters, pairs),
         )
@@ -166,17 +163,21 @@ class NewcomerAssignment:
         return near, {cluster: len(members[cluster]) for cluster in contenders}
 
 
-def _unrelated_models(
-    space: SpaceRecord, voters: Sequence[Neighbor], pairs: Mapping[str, tuple[int, int]]
-) -> set[str]:
-    """Return the models that chance alone may make as near, by the bound for donors.
-
-    The largest of many estimates errs upwards, so an estimate counts less two standard errors.
-    """
-    unrelated = set[str]()
-    for item in voters:
-        least = max(0.0, item.similarity - _NUM_ERRORS * item.standard_error)
-        kappa = None if item.expected is None else beyond_chance(least, item.expected)
-        if is_unrelated(least, kappa, pairs.get(item.model, (0, 0)), space.num_parameters):
-            unrelated.add(item.model)
-    return unrelated
+def _nearness(
+    space: SpaceRecord,
+    voters: Sequence[Neighbor],
+    pairs: Mapping[str, tuple[int, int]],
+    comparisons: int,
+) -> dict[str, Nearness]:
+    """How near each voter is beside unrelated models, of so many that were compared."""
+    return {
+        item.model: Nearness.of(
+            item.similarity,
+            item.standard_error,
+            item.expected,
+            pairs.get(item.model, (0, 0)),
+            space.num_parameters,
+            comparisons,
+        )
+        for item in voters
+    }

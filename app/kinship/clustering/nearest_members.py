@@ -9,13 +9,15 @@ members.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from app.kinship.clustering.records import ClusteringContent
 from app.kinship.clustering.yardsticks import Yardstick
 from modelkin.core.clustering.clustering import NOISE
+from modelkin.core.kinship.nearness import Nearness
 from modelkin.types.clusterings import Assignment, Vote
 from modelkin.types.search import Neighbor
 
@@ -23,6 +25,7 @@ __all__ = ["VOTERS", "cluster_similarities", "is_decided", "nearest_cluster", "w
 
 VOTERS: Final = 10
 """Members that decide how near a cluster is, and models that the answer lists."""
+NO_NEARNESS: Final[Mapping[str, Nearness]] = MappingProxyType({})
 _DIGITS: Final = 12
 """Digits of a mean; further digits depend on the order of the sum alone."""
 
@@ -68,8 +71,12 @@ def is_decided(
     return members >= min(VOTERS, sizes[nearest])
 
 
-def witnesses(label_of: Mapping[str, int], voters: Sequence[Neighbor]) -> tuple[Vote, ...]:
-    """The models that an answer lists, each with its cluster."""
+def witnesses(
+    label_of: Mapping[str, int],
+    voters: Sequence[Neighbor],
+    nearness: Mapping[str, Nearness] = NO_NEARNESS,
+) -> tuple[Vote, ...]:
+    """The models that an answer lists, each with its cluster, and with its P where it is known."""
     return tuple(
         Vote(
             item.model,
@@ -79,6 +86,7 @@ def witnesses(label_of: Mapping[str, int], voters: Sequence[Neighbor]) -> tuple[
             label_of[item.model],
             item.expected,
             item.kappa,
+            nearness[item.model].log10_p if item.model in nearness else None,
         )
         for item in voters
     )
@@ -89,7 +97,7 @@ def nearest_cluster(
     content: ClusteringContent,
     label_of: Mapping[str, int],
     near: Sequence[Neighbor],
-    unrelated: Collection[str] = (),
+    nearness: Mapping[str, Nearness] = NO_NEARNESS,
     *,
     sizes: Mapping[int, int] | None = None,
     yardsticks: Mapping[int, Yardstick] | None = None,
@@ -98,8 +106,9 @@ def nearest_cluster(
 
     Args:
         near: the compared models, nearest first; the first ten are listed.
-        unrelated: the models that chance alone would make as near. If all listed models are
-            unrelated, the newcomer is in no cluster, and the answer lists them nevertheless.
+        nearness: of the listed models, beside unrelated ones, by name. A cluster whose listed
+            members are all unrelated is not near; where that is so of all clusters, the newcomer is
+            in none, and the answer lists them nevertheless.
         sizes: the number of members of each cluster; None to count those in ``near``.
         yardsticks: yardsticks by cluster; below ``least`` a newcomer is in no cluster.
     """
@@ -110,7 +119,9 @@ def nearest_cluster(
     means = cluster_similarities(label_of, near, sizes)
     # Ties go to the cluster with more votes, then to that of the nearest model: dictionaries keep
     # their order.
-    winner = max(means, key=lambda cluster: (means[cluster], counts[cluster]), default=NOISE)
+    kin = _kin_clusters(label_of, voters, nearness)
+    among = [cluster for cluster in means if cluster in kin or not counts[cluster]] if kin else means
+    winner = max(among, key=lambda cluster: (means[cluster], counts[cluster]), default=NOISE)
     mean = None if winner == NOISE else means[winner]
     yardstick = (yardsticks or {}).get(winner)
     nowhere = Assignment(
@@ -120,9 +131,10 @@ def nearest_cluster(
         similarity=near[0].similarity if near else None,
         mean_similarity=mean,
         within=None if yardstick is None else yardstick.within,
-        votes=witnesses(label_of, voters),
+        votes=witnesses(label_of, voters, nearness),
         margin=0.0,
-        reason=_why_nowhere(voters, unrelated, winner, mean, yardstick),
+        reason=_why_nowhere(voters, bool(kin), winner, mean, yardstick),
+        log10_p=_log10_p(label_of, voters, nearness, winner),
     )
     if nowhere.reason is not None:
         return nowhere
@@ -140,9 +152,32 @@ def nearest_cluster(
     )
 
 
+def _kin_clusters(
+    label_of: Mapping[str, int], voters: Sequence[Neighbor], nearness: Mapping[str, Nearness]
+) -> set[int]:
+    """The clusters of which a voter is nearer than unrelated models are, or not known to be one."""
+    return {
+        label_of[item.model]
+        for item in voters
+        if item.model not in nearness or not nearness[item.model].unrelated
+    }
+
+
+def _log10_p(
+    label_of: Mapping[str, int],
+    voters: Sequence[Neighbor],
+    nearness: Mapping[str, Nearness],
+    winner: int,
+) -> float | None:
+    """The P of the nearest voter of a cluster, or of the nearest of all where it has none."""
+    own = [item for item in voters if label_of[item.model] == winner] or voters
+    found = nearness.get(own[0].model) if own else None
+    return None if found is None else found.log10_p
+
+
 def _why_nowhere(
     voters: Sequence[Neighbor],
-    unrelated: Collection[str],
+    is_near: bool,
     winner: int,
     mean: float | None,
     yardstick: Yardstick | None,
@@ -152,7 +187,7 @@ def _why_nowhere(
         return "it shares no index with any model of the clustering"
     if mean is None:
         return "the models nearest to it are in no cluster"
-    if all(item.model in unrelated for item in voters):
+    if not is_near:
         return "the models nearest to it are as near as chance makes two models"
     if yardstick is None or mean >= yardstick.least:
         return None

@@ -8,7 +8,13 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import ConstantTensors, LeastCovered, RequestModel, ResponseModel
+from app.infra.http.schemas import (
+    ConstantTensors,
+    LeastCovered,
+    Log10P,
+    RequestModel,
+    ResponseModel,
+)
 from app.jobs.schemas import without_models
 from app.kinship.clustering.policies import PolicyTerms
 from app.kinship.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
@@ -238,9 +244,10 @@ class VoteOut(ResponseModel):
         description="S0, the similarity by chance; null as in neighbors, and of data subspaces"
     )
     kappa: float | None = Field(
-        description="(S - S0) / (1 - S0); likewise. Where all votes have less than .1, or would by "
-        "chance over all parameters alike, the cluster is -1"
+        description="(S - S0) / (1 - S0); likewise. Where all votes have less than .1 or not surely "
+        "more, or would by chance over all parameters alike, the cluster is -1"
     )
+    log10_p: Log10P = None
 
 
 class AssignmentOut(ResponseModel):
@@ -275,6 +282,10 @@ class AssignmentOut(ResponseModel):
     votes: list[VoteOut] = Field(description="of the nearest clustered models, the nearest first")
     constant_tensors: ConstantTensors
     covered: LeastCovered
+    log10_p: float | None = Field(
+        description="that of the nearest vote of the cluster, or of all where it is in none; null "
+        "where the vote has none"
+    )
     margin: float = Field(
         description="how much nearer the cluster is than the next, 0 to 1: by squared distances to "
         "centroids for data subspaces, else its share less that of the next"
@@ -311,6 +322,7 @@ class AssignmentOut(ResponseModel):
             compare=placed.compare,
             constant_tensors=list(placed.constant_tensors),
             covered=placed.covered,
+            log10_p=placed.log10_p,
             learngene=None
             if learngene is None
             else LearngeneSummary.summary(space, learngene, stale=stale),

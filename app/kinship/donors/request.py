@@ -96,6 +96,7 @@ class RankedDonor:
         reason: the reason, without its sentence and the figures that all methods share.
         unrelated: whether it is only as near as chance makes two models.
         floor: the S below which it is unrelated, where kappa is unknown.
+        log10_p: the decimal logarithm of its P, where kappa is known.
     """
 
     neighbor: Neighbor
@@ -103,6 +104,7 @@ class RankedDonor:
     reason: DonorExplanation
     unrelated: bool = False
     floor: float | None = None
+    log10_p: float | None = None
 
     @property
     def rank(self) -> tuple[float, float, str]:

@@ -252,8 +252,10 @@ def _note(
 def _floors(choices: Sequence[RankedDonor]) -> str:
     """Name the floor under which the choices are near by chance: kappa, S, or either."""
     floors = []
-    if any(choice.neighbor.kappa is not None for choice in choices):
-        floors.append(f"kappa below {AT_CHANCE:g}")
+    kappas = [choice.neighbor.kappa or 0.0 for choice in choices if choice.log10_p is not None]
+    if kappas:
+        unsure = ", or not surely above" if max(kappas) >= AT_CHANCE else ""
+        floors.append(f"kappa below {AT_CHANCE:g}{unsure}")
     floor = max((choice.floor for choice in choices if choice.floor is not None), default=None)
     if floor is not None:
         floors.append(f"S below {floor:.3g}, which supports of this size have by chance")
@@ -275,6 +277,7 @@ def _donor(choice: RankedDonor, weight: float, background: Background) -> Donor:
         expected=neighbor.expected,
         kappa=neighbor.kappa,
         unrelated=choice.unrelated,
+        log10_p=choice.log10_p,
         covered=neighbor.covered,
         why=replace(choice.reason, sentence=sentence, z_score=z_score),
     )

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from app.kinship.donors.request import RankedDonor, Target
 from app.models.catalog.repositories.candidates import candidates_by_name
 from app.search.comparer import Comparer
-from modelkin.core.kinship.donors import is_unrelated, unrelated_floor
+from modelkin.core.kinship.donors import unrelated_floor
+from modelkin.core.kinship.nearness import Nearness
 from modelkin.types.search import Neighbor
 
 __all__ = ["ChanceFilter", "Relatedness"]
@@ -26,12 +27,15 @@ class Relatedness:
     Attributes:
         neighbor: the neighbour, with kappa where that is known.
         unrelated: whether chance alone would make it as near.
-        floor: the S below which it is unrelated, 0 to 1; None where kappa decides.
+        floor: the S below which it is unrelated, 0 to 1; None where P decides.
+        log10_p: the decimal logarithm of the P of so much between unrelated models; None where
+            kappa is unknown.
     """
 
     neighbor: Neighbor
     unrelated: bool
     floor: float | None
+    log10_p: float | None
 
 
 class ChanceFilter:
@@ -49,7 +53,14 @@ class ChanceFilter:
         near = [choice.neighbor for choice in choices]
         related = self.relatedness(target, near)
         return [
-            RankedDonor(each.neighbor, choice.score, choice.reason, each.unrelated, each.floor)
+            RankedDonor(
+                each.neighbor,
+                choice.score,
+                choice.reason,
+                each.unrelated,
+                each.floor,
+                each.log10_p,
+            )
             for choice, each in zip(choices, related, strict=True)
         ]
 
@@ -62,29 +73,35 @@ class ChanceFilter:
         own = subject.packed.k if subject.packed is not None else None
         if own is None and subject.model is not None:
             own = subject.model.support_size
-        sizes = self._sizes(target, own, [item for item in found if item.kappa is None])
+        sizes = self._sizes(target, own, found)
         # A signature that is not stored comes without its K: that of the donor stands in.
         pairs = [
             (sizes.get(item.model, 0) if own is None else own, sizes.get(item.model, 0))
             for item in found
         ]
-        m = space.num_parameters
+        m, models = space.num_parameters, target.neighborhood.models
         return [
-            Relatedness(
-                item,
-                is_unrelated(item.similarity, item.kappa, pair, m),
-                unrelated_floor(pair, m) if item.kappa is None else None,
-            )
-            for item, pair in zip(found, pairs, strict=True)
+            _relatedness(item, pair, m, models) for item, pair in zip(found, pairs, strict=True)
         ]
 
     def _sizes(self, target: Target, own: int | None, items: Sequence[Neighbor]) -> dict[str, int]:
         """Return the K of these models; after exact comparisons by ``S = 2 shared / (a + b)``."""
         known = {
-            item.model: round(2 * item.shared_indices / item.similarity) - own
+            item.model: max(0, round(2 * item.shared_indices / item.similarity) - own)
             for item in items
             if own is not None and item.shared_indices and item.similarity
         }
         names = [item.model for item in items if item.model not in known]
         found = candidates_by_name(target.session, target.space, names) if names else []
         return known | {candidate.name: candidate.support_size for candidate in found}
+
+
+def _relatedness(
+    item: Neighbor, sizes: tuple[int, int], num_parameters: int, models: int
+) -> Relatedness:
+    """Compare a neighbour, one of so many models, with chance."""
+    near = Nearness.of(
+        item.similarity, item.standard_error, item.expected, sizes, num_parameters, models
+    )
+    floor = unrelated_floor(sizes, num_parameters) if near.log10_p is None else None
+    return Relatedness(item, near.unrelated, floor, near.log10_p)

@@ -137,6 +137,8 @@ class Vote:
         expected: S0, the similarity by chance, as in :class:`modelkin.Neighbor`; None of data
             subspaces, too.
         kappa: (S - S0) / (1 - S0); None likewise.
+        log10_p: the decimal logarithm of the P of so much between unrelated models, which have a
+            kappa of .1 at the most; None likewise.
     """
 
     model: str
@@ -146,6 +148,7 @@ class Vote:
     cluster: int
     expected: float | None = None
     kappa: float | None = None
+    log10_p: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -178,6 +181,8 @@ class Assignment(Printed):
         constant_tensors: the tensors that no training changed, which S and chance leave out.
         covered: the least share of the parameters over which the newcomer was compared with one of
             the nearest; None where that is all.
+        log10_p: that of the nearest vote of the cluster, or of all where it is in none; None where
+            the vote has none.
     """
 
     _sentences: ClassVar[tuple[str, ...]] = ("reason", "note")
@@ -197,6 +202,7 @@ class Assignment(Printed):
     note: str | None = None
     constant_tensors: tuple[str, ...] = ()
     covered: float | None = None
+    log10_p: float | None = None
 
     def match(self, clusters: Mapping[Key, Collection[str]]) -> Key:
         """The cluster of another grouping that most of this cluster's nearest members are in.

@@ -105,10 +105,12 @@ class Donor:
         standard_error: the standard error of ``similarity``; 0 where it is exact.
         why: the reason.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
-        unrelated: whether it is as near as chance makes two models: kappa is below .1, or where
-            kappa is unknown it would be if the space were one tensor. It weighs nothing unless
-            asked for.
+        unrelated: whether it is as near as chance makes two models: kappa is below .1, or not
+            surely above. Where kappa is unknown, it is what it would be if the space were one
+            tensor. It weighs nothing unless asked for.
         covered: the share of the parameters that both have, as in :class:`modelkin.Neighbor`.
+        log10_p: the decimal logarithm of the P of so much between unrelated models, which have a
+            kappa of .1 at the most; None where kappa is unknown.
     """
 
     model: str
@@ -121,6 +123,7 @@ class Donor:
     kappa: float | None = None
     unrelated: bool = False
     covered: float | None = None
+    log10_p: float | None = None
 
 
 _DONOR_COLUMNS: Final = (
