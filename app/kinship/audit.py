@@ -92,6 +92,8 @@ def _finding(lineage: Lineage) -> LineageFinding:
         likely_base=lineage.likely_base,
         similarity=None if shown is None else shown.similarity,
         kappa=None if shown is None else shown.kappa,
+        log10_p=lineage.log10_p,
+        no_p=lineage.no_p,
         covered=None if shown is None else shown.covered,
         base_similarity=None if lineage.base is None else lineage.base.similarity,
         nearest=None if nearest is None else nearest.model,

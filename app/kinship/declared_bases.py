@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from app.infra.db.database import Reader
@@ -13,6 +13,7 @@ from app.kinship.earlier_bases import EarlierBases
 from app.kinship.family import Family
 from app.kinship.lineage_comparer import LineageComparer, require_time
 from app.kinship.measurements import Measurements, judge_base
+from app.kinship.pair_backgrounds import PairBackgrounds
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.spaces.records import SpaceRecord
@@ -87,6 +88,7 @@ class BaseJudge:
         family: Family,
         near: Sequence[Neighbor],
         background: tuple[Background, bool],
+        pairs: PairBackgrounds,
         deadline: Deadline,
     ) -> list[JudgedBase]:
         """Judge each declared base; one without a judgement stands for a model without a base.
@@ -95,12 +97,14 @@ class BaseJudge:
             near: the nearest models.
             background: see :class:`app.kinship.measurements.Measurements`: the background, and
                 whether it is of strangers.
+            pairs: the backgrounds of the model together with others.
             deadline: the time after which the lineage is refused.
         """
         found = []
         for declared in family.declared or (None,):
             require_time(deadline)
             measured = self._measure(session, space, family, declared, near, background)
+            measured = replace(measured, pairs=pairs)
             found.append(self._judge(session, space, model, family, measured, deadline))
         return found
 

@@ -18,10 +18,12 @@ from app.infra.deadlines import NEVER, Deadline
 from app.kinship.base_revisions import BaseRevisions
 from app.kinship.declared_bases import BaseJudge, JudgedBase, deciding_base
 from app.kinship.family import Family
+from app.kinship.lineage_chance import with_chance
 from app.kinship.lineage_comparer import LineageComparer, require_time
 from app.kinship.lineage_summary import summary_of
 from app.kinship.measurements import Measurements, kin_of
 from app.kinship.neighborhood import Neighborhood, scan_neighborhood
+from app.kinship.pair_backgrounds import PairBackgrounds
 from app.models.catalog.reader import ModelReader, Subject
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories.candidates import candidates_by_name
@@ -100,7 +102,10 @@ class LineageService:
         family = Family.of(session, space, name, model.bases, [item.model for item in near])
         neighborhood = scan_neighborhood(self._indexes, session, space, subject, constants)
         background = _background(session, space, neighborhood, family)
-        bases = self._judge.judge(session, space, model, family, near.items, background, deadline)
+        pairs = PairBackgrounds(self._reader, session, space, neighborhood)
+        bases = self._judge.judge(
+            session, space, model, family, near.items, background, pairs, deadline
+        )
         require_time(deadline)
         is_differences = space.importance.kind == "delta"
         if is_differences:
@@ -141,6 +146,7 @@ class LineageService:
             note=_NOTES.get(space.importance.kind, space.note),
             constant_tensors=constants.names,
         )
+        lineage = with_chance(self._comparer, session, space, model, lineage, near.items, bases)
         sizes = _of_two_sizes(session, space, model.support_size, declared)
         if is_differences or (measured.base is not None and measured.base.covered is not None):
             sizes = None  # of a part K is smaller by itself

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.infra.db.database import Reader
 from app.infra.deadlines import Deadline
@@ -13,6 +13,7 @@ from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.layouts import find_layout
 from app.search.comparer import Comparer
 from modelkin.core.kinship.lineage import Estimate, Rival
+from modelkin.core.kinship.nearness import Nearness
 from modelkin.core.similarity.outside import overlap_outside
 from modelkin.types.search import Neighbor
 
@@ -42,6 +43,32 @@ class LineageComparer:
         found, _ = self._comparer.compare(query, candidates)
         found = self._comparer.with_chance(session, space, subject, found)
         return {item.model: item for item in found}
+
+    def log10_ps(
+        self, session: Reader, space: SpaceRecord, size: int, items: Iterable[Neighbor]
+    ) -> dict[str, float]:
+        """The decimal logarithm of the P of so much between unrelated models, by name.
+
+        Args:
+            size: K of the model that the items were compared with.
+            items: models; those without a kappa have no P.
+        """
+        known = {item.model: item for item in items if item.kappa is not None}
+        found = candidates_by_name(session, space, list(known)) if known else []
+        sizes = {candidate.name: candidate.support_size for candidate in found}
+        near = {
+            name: Nearness.of(
+                item.similarity,
+                item.standard_error,
+                item.expected,
+                (size, sizes[name]),
+                space.num_parameters,
+                shared=item.shared_indices,
+            )
+            for name, item in known.items()
+            if name in sizes
+        }
+        return {name: each.log10_p for name, each in near.items() if each.log10_p is not None}
 
     def rivals_over_common(
         self,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.kinship.lineage import MAX_CHANCE_KAPPA, MIN_KIN_KAPPA
+from modelkin.core.similarity.strangers import is_at_chance
 from modelkin.types.lineages import Kin, Lineage
 
 __all__ = ["summary_of"]
@@ -23,14 +25,33 @@ def summary_of(
     """
     say = _UNJUDGED.get(lineage.verdict) or _JUDGED[lineage.reason or ""]
     words = say(lineage) + _of_several(lineage)
+    if lineage.log10_p is not None and not is_at_chance(lineage.log10_p):
+        words += f" Between unrelated models so much has P {power_of_ten(lineage.log10_p)}."
     if lineage.likely_base is not None and lineage.reason != "rival":
         means = (
             "its data are similar" if of_data else "it may be the base, or be made from this model"
         )
-        words += f" {lineage.likely_base!r} is the nearest model that stands out: {means}."
+        words += f" {lineage.likely_base!r} {_place(lineage)}: {means}."
     for caveat in filter(None, caveats):
         words += f" {caveat[0].upper()}{caveat[1:]}."
     return replace(lineage, summary=words)
+
+
+def _place(lineage: Lineage) -> str:
+    """What the likely base is among the nearest models; it is not called nearest where it is not."""
+    kin = {each.model: each for each in lineage.kin}
+    likely = kin.get(lineage.likely_base or "")
+    if likely is None:
+        return "is a model that stands out"
+    nearer = [each for each in lineage.kin if each.similarity > likely.similarity]
+    heirs = [each.model for each in nearer if likely.model in each.base_models]
+    if not nearer:
+        return "is the nearest model that stands out"
+    if all(each.relation is not None or each.stands_out is not True for each in nearer):
+        return "is the nearest model that stands out, apart from its declared relatives"
+    if heirs:
+        return f"stands out, and {heirs[0]!r}, which is nearer, declares it as its base"
+    return "is a model that stands out"
 
 
 def _of_several(lineage: Lineage) -> str:
@@ -178,10 +199,14 @@ def _changed(lineage: Lineage) -> str:
 
 
 def _unclear(lineage: Lineage) -> str:
-    return (
-        f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, "
-        f"which may or may not be more than unrelated models have; {_usual(lineage)}."
-    )
+    has = f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, "
+    if lineage.log10_p is not None and not is_at_chance(lineage.log10_p):
+        return (
+            f"{has}more than chance gives unrelated models (kappa = {_kappa(lineage.base)}), and "
+            f"less than a base and its model mostly have, {MIN_KIN_KAPPA}. The other models of "
+            f"this space do not decide between the two."
+        )
+    return f"{has}which may or may not be more than unrelated models have; {_usual(lineage)}."
 
 
 _VERDICT_WORDS: Mapping[str, str] = {

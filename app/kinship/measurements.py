@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from app.kinship.family import Family
+from app.kinship.pair_backgrounds import PairBackgrounds
 from modelkin.core.kinship.lineage import (
     SIMILARITY_TOLERANCE,
     Estimate,
     Judgement,
     Rival,
+    is_between,
     judge,
     stands_out,
 )
@@ -38,6 +40,7 @@ class Measurements:
         background: the background of the declared strangers, or of all models but the base if
             strangers are too few.
         unrelated: whether the background is that of the strangers.
+        pairs: the backgrounds of a model and another one together, for kappas that do not decide.
     """
 
     declared: str | None
@@ -49,6 +52,7 @@ class Measurements:
     background: Background
     unrelated: bool
     over_common: Mapping[str, Rival] = field(default_factory=dict)
+    pairs: PairBackgrounds | None = None
 
     def rival(self, item: Neighbor) -> Rival:
         """A rival as the rules take it."""
@@ -65,12 +69,25 @@ class Measurements:
         kappa = item.kappa if self.weights else None
         return Estimate(item.similarity, item.standard_error, kappa)
 
+    def beside(self, item: Neighbor, background: Background | None = None) -> Background:
+        """The background that a similarity is compared with.
+
+        Args:
+            item: the other model.
+            background: that of the unrelated models, if it is another one than the own.
+        """
+        found = None
+        if self.pairs is not None and is_between(self.estimate(item)):
+            found = self.pairs.of(item.model)
+        return found or background or self.background
+
     def standing_out(
         self, background: Background, bases: Mapping[str, Sequence[str]]
     ) -> str | None:
         """The nearest rival that stands out from a background, or a base of it that is as near.
 
-        Fine-tunes of one base are about as near to each other as to the base.
+        Fine-tunes of one base are about as near to each other as to the base. A rival that is equal
+        is no fine-tune, so only an equal base of it stands in for that.
 
         Args:
             background: the background of unrelated models.
@@ -79,17 +96,24 @@ class Measurements:
         out = {
             item.model: item.similarity
             for item in self.rivals
-            if stands_out(self.estimate(item), background)
+            if stands_out(self.estimate(item), self.beside(item, background))
         }
-        likely = max(out, key=out.__getitem__, default=None)
+        equal = {item.model for item in self.rivals if _is_equal(item)}
+        likely = max(out, key=lambda name: (name in equal, out[name]), default=None)
         seen: set[str] = set()
         while likely is not None and likely not in seen:
             seen.add(likely)
             for base in bases.get(likely, ()):
-                if base in out and out[base] >= out[likely] - SIMILARITY_TOLERANCE:
+                near = base in out and out[base] >= out[likely] - SIMILARITY_TOLERANCE
+                if near and (likely not in equal or base in equal):
                     likely = base
                     break
         return likely
+
+
+def _is_equal(item: Neighbor) -> bool:
+    """Whether two supports are the same."""
+    return item.estimate == "exact" and item.similarity == 1.0
 
 
 def judge_base(measured: Measurements, family: Family, *, contradict: bool) -> Judgement | None:
@@ -104,7 +128,7 @@ def judge_base(measured: Measurements, family: Family, *, contradict: bool) -> J
     judgement = judge(
         measured.estimate(base),
         [measured.rival(item) for item in measured.rivals],
-        measured.background,
+        measured.beside(base),
         unrelated=measured.unrelated,
         runner_up=_runner_up(measured, family),
     )
@@ -142,7 +166,7 @@ def kin_of(item: Neighbor, measured: Measurements, family: Family) -> Kin:
         estimate=item.estimate,
         standard_error=item.standard_error,
         z_score=measured.background.z_score(item.similarity),
-        stands_out=stands_out(measured.estimate(item), measured.background),
+        stands_out=stands_out(measured.estimate(item), measured.beside(item)),
         base_model=_only(family.bases.get(item.model, ())),
         base_models=family.bases.get(item.model, ()),
         relation=family.relation(item.model),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -31,6 +31,17 @@ __all__ = [
     "Verdict",
 ]
 
+VerdictLog10P = Annotated[
+    float | None,
+    Field(
+        description="the decimal logarithm of the P of the verdict: of as large an S to the "
+        "declared base, or without one to the likely base, between unrelated models, whose indices "
+        "lie in each other with the probability that makes kappa .1; null as `no_p` says"
+    ),
+]
+NoP = Annotated[
+    str | None, Field(description="why the verdict has no P, in words; null where it has one")
+]
 Verdict = Literal["consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"]
 
 
@@ -132,6 +143,7 @@ class KinOut(ResponseModel):
     )
     to_base: float | None = Field(description="its S to the declared base, if that was compared")
     covered: Covered
+    log10_p: Log10P
 
 
 class LinkOut(ResponseModel):
@@ -155,6 +167,7 @@ class DeclaredBaseOut(ResponseModel):
         description="the revision that was compared, where that is an earlier one than the present"
     )
     covered: Covered
+    log10_p: VerdictLog10P
 
 
 class LineageOut(ResponseModel):
@@ -175,8 +188,9 @@ class LineageOut(ResponseModel):
         description="what the model is said to be of its bases"
     )
     likely_base: str | None = Field(
-        description="the nearest model that stands out; S has no direction, so it may as well be "
-        "made from this model"
+        description="the nearest model that stands out, apart from declared derivatives and "
+        "siblings; or a base that it declares which is as near within .05, and no farther than an "
+        "equal model. S has no direction, so it may as well be made from this model"
     )
     base: KinOut | None = Field(description="the declared base, measured")
     base_revision: int | None = Field(
@@ -190,7 +204,8 @@ class LineageOut(ResponseModel):
     usual: UsualOut
     limit: float = Field(
         description="the S from which on a model stands out, 1 at most; in a space of weights "
-        "kappa decides first: one at .3 or more stands out, and one below .1 does not"
+        "kappa decides first: one at .3 or more stands out, one below .1 does not, and one between "
+        "has to stand out in the eyes of both models"
     )
     chain: list[LinkOut] = Field(
         description="the declared bases, one after another; of several the first"
@@ -198,6 +213,8 @@ class LineageOut(ResponseModel):
     cycle: bool = Field(description="the chain comes back to where it has been")
     note: Note
     constant_tensors: ConstantTensors
+    log10_p: VerdictLog10P
+    no_p: NoP
 
     @classmethod
     def of(cls, found: Lineage) -> LineageOut:
@@ -223,6 +240,8 @@ class LineageFindingOut(ResponseModel):
     covered: Covered
     nearest: str | None = Field(description="the nearest model of the space, whatever it is")
     nearest_similarity: float | None = Field(description="S to the nearest model")
+    log10_p: VerdictLog10P
+    no_p: NoP
     summary: str = Field(description="why, for people")
 
 

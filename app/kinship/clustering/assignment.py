@@ -178,6 +178,7 @@ def _nearness(
             pairs.get(item.model, (0, 0)),
             space.num_parameters,
             comparisons,
+            item.shared_indices,
         )
         for item in voters
     }

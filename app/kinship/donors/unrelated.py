@@ -87,9 +87,10 @@ class ChanceFilter:
     def _sizes(self, target: Target, own: int | None, items: Sequence[Neighbor]) -> dict[str, int]:
         """Return the K of these models; after exact comparisons by ``S = 2 shared / (a + b)``."""
         known = {
-            item.model: max(0, round(2 * item.shared_indices / item.similarity) - own)
+            item.model: size
             for item in items
             if own is not None and item.shared_indices and item.similarity
+            if (size := round(2 * item.shared_indices / item.similarity) - own) > 0
         }
         names = [item.model for item in items if item.model not in known]
         found = candidates_by_name(target.session, target.space, names) if names else []
@@ -101,7 +102,13 @@ def _relatedness(
 ) -> Relatedness:
     """Compare a neighbour, one of so many models, with chance."""
     near = Nearness.of(
-        item.similarity, item.standard_error, item.expected, sizes, num_parameters, models
+        item.similarity,
+        item.standard_error,
+        item.expected,
+        sizes,
+        num_parameters,
+        models,
+        item.shared_indices,
     )
     floor = unrelated_floor(sizes, num_parameters) if near.log10_p is None else None
     return Relatedness(item, near.unrelated, floor, near.log10_p)

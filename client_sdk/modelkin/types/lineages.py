@@ -40,6 +40,8 @@ class Kin:
         to_base: the model's S to the declared base, where that is known and it is not a relative.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
         covered: the share of the parameters that both have, as in :class:`modelkin.Neighbor`.
+        log10_p: the decimal logarithm of the P of so much between unrelated models, which have a
+            kappa of .1 at the most; None where kappa is unknown.
     """
 
     model: str
@@ -55,6 +57,7 @@ class Kin:
     kappa: float | None = None
     base_models: tuple[str, ...] = ()
     covered: float | None = None
+    log10_p: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,7 @@ class DeclaredBase:
         similarity, kappa: S of the two and S beyond chance; None where they are not measured.
         revision: the earlier revision of the base that was compared; None for the present one.
         covered: the share of the parameters that both have, as in :class:`modelkin.Neighbor`.
+        log10_p: as in :class:`modelkin.Lineage`.
     """
 
     base_model: str
@@ -77,6 +81,7 @@ class DeclaredBase:
     kappa: float | None = None
     revision: int | None = None
     covered: float | None = None
+    log10_p: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +122,10 @@ class Lineage(Printed):
             that is contradicted, else not in the space, else left open.
         declared_bases: all that it declares, each with its own verdict.
         base_relation: what the model is said to be of its bases, ``"merge"`` for one; or None.
-        likely_base: the nearest model that stands out, unless the declared base is confirmed. S has
-            no direction, so that model may as well derive from this one.
+        likely_base: the nearest model that stands out, apart from declared derivatives and
+            siblings, unless the declared base is confirmed; or a base that it declares which is as
+            near within .05, and no farther than an equal model. S has no direction, so that model
+            may as well derive from this one.
         base: the declared base as evidence; None where it is not in this space.
         base_revision: the revision of the base that ``base`` is about, where that is an earlier one
             than the present; else None.
@@ -134,6 +141,10 @@ class Lineage(Printed):
         note: a caveat in words: the space does not state the importance of its supports, or holds
             differences; else None.
         constant_tensors: the tensors that no training changed, which S and chance leave out.
+        log10_p: the decimal logarithm of the P of the verdict: of as large an S to the declared
+            base, or without one to the likely base, between unrelated models. These have a kappa of
+            .1 at the most. None where that is not known, and ``no_p`` says why.
+        no_p: why the verdict has no P; None where it has one.
     """
 
     _first_columns: ClassVar[tuple[str, ...]] = (
@@ -157,6 +168,8 @@ class Lineage(Printed):
     cycle: bool
     note: str | None = None
     constant_tensors: tuple[str, ...] = ()
+    log10_p: float | None = None
+    no_p: str | None = None
 
     def to_pandas(self) -> pandas.DataFrame:
         """The kin as a ``pandas.DataFrame``, nearest first.
@@ -183,6 +196,7 @@ class LineageFinding:
         covered: the share of the parameters over which ``similarity`` is, as in
             :class:`modelkin.Neighbor`.
         nearest, nearest_similarity: the nearest model of the space, whatever it is, and S to it.
+        log10_p, no_p: as in :class:`modelkin.Lineage`.
         summary: why, in a sentence or two.
     """
 
@@ -198,4 +212,6 @@ class LineageFinding:
     nearest_similarity: float | None = None
     declared_bases: tuple[str, ...] = ()
     covered: float | None = None
+    log10_p: float | None = None
+    no_p: str | None = None
     summary: str

@@ -12,6 +12,7 @@ from app.infra.errors import SpaceNotFound
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.kinship.clustering import service
+from app.kinship.clustering.records import ClusteringContent
 from app.kinship.clustering.request import ClusteringRequest
 from app.kinship.clustering.service import ClusteringService
 from app.models.catalog.batches import BatchEntry, BatchService
@@ -23,7 +24,7 @@ from app.models.spaces.requested import RequestedSpace
 from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.tenancy.auth.records import Tenant
-from modelkin import Layout, Support
+from modelkin import Layout, Signature, Support
 from tests.support.models.planted_clusters import M
 
 __all__ = ["AppSpace", "silent"]
@@ -74,7 +75,7 @@ class AppSpace:
             raise SpaceNotFound(self.name)
         return found
 
-    def put(self, models: Mapping[str, Support]) -> None:
+    def put(self, models: Mapping[str, Support | Signature]) -> None:
         entries = [BatchEntry(name, support) for name, support in models.items()]
         with self.database.reading() as session:
             results = self.services[BatchService].put(session, self.space, entries)
@@ -117,10 +118,14 @@ class AppSpace:
 
     def labels(self, which: str = service.LATEST) -> dict[str, int]:
         """The labels of a clustering."""
+        held = self.content(which)
+        return dict(zip(held.models, held.labels, strict=True))
+
+    def content(self, which: str = service.LATEST) -> ClusteringContent:
+        """All that a clustering holds of its clusters."""
         clusterings = self.services[ClusteringService]
         with self.database.reading() as session:
-            held = clusterings.content(session, clusterings.get(session, self.space, which))
-        return dict(zip(held.models, held.labels, strict=True))
+            return clusterings.content(session, clusterings.get(session, self.space, which))
 
     def clusterings(self) -> list[Any]:
         """All clusterings, newest first."""

@@ -7,8 +7,10 @@ be, and farther from the base than this one is.)
 
 The first question has two answers. Where supports are selected by weights, models that share
 nothing overlap by chance alone: kappa, the similarity beyond chance, decides. Gradients of
-unrelated models overlap more, so S is compared with the other models of the space. The same is done
-where kappa is unknown, or between its two limits.
+unrelated models overlap more, so S is compared with the other models of the space, and so it is
+where kappa is unknown. Between its two limits, kappa says more than unrelated models have, and less
+than a base and its model: other models may then speak for a base, and not against it. Both sides
+are asked, so that the two say the same of each other.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ __all__ = [
     "Reason",
     "Rival",
     "Verdict",
+    "is_between",
     "judge",
     "lineage_verdict",
     "stands_out",
@@ -137,7 +140,8 @@ def judge(
         base: the similarity of the base to the model.
         rivals: the other models nearest to the model, the nearest first, without those that are
             declared to be made from the model or from the base.
-        background: the background of unrelated models, from those that are no declared relatives.
+        background: the background of unrelated models, from those that are no declared relatives;
+            where kappa is between its limits, that of both models which has the higher limit.
         unrelated: whether the background is of unrelated models. If they are too few it is of all
             other models, which are declared kin: a base may be as near as those are, and it is
             enough that it is the nearest.
@@ -153,7 +157,8 @@ def judge(
     kin = _is_kin(base) is True
     if not kin and background.models < MIN_BACKGROUND_MODELS:
         return Judgement("inconclusive", "few")
-    if unrelated and not kin and _is_behind(base, runner_up):
+    between = is_between(base)
+    if unrelated and not kin and not between and _is_behind(base, runner_up):
         against = _against(base, background)
         if against is not None:
             return Judgement("mismatch", against)
@@ -193,6 +198,11 @@ def stands_out(measured: Estimate, background: Background) -> bool | None:
     if measured.similarity - 2 * measured.standard_error > background.limit:
         return True
     return False if measured.similarity + 2 * measured.standard_error <= background.limit else None
+
+
+def is_between(measured: Estimate) -> bool:
+    """Whether kappa is known, and neither shows kin nor is surely at chance."""
+    return measured.kappa is not None and _is_kin(measured) is None
 
 
 def _is_kin(measured: Estimate) -> bool | None:
@@ -256,6 +266,8 @@ def _in_favor(
         return "kappa"
     if stands_out(base, background):
         return "stands_out"
+    if is_between(base):  # which of the two is the nearest of the other differs
+        return None
     tolerance = SIMILARITY_TOLERANCE if unrelated else 0.0
     if runner_up is None or not _above(base, runner_up, tolerance):
         return None

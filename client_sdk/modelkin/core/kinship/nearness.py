@@ -40,6 +40,7 @@ class Nearness:
         sizes: tuple[int, int],
         num_parameters: int,
         comparisons: int = 1,
+        shared: int | None = None,
     ) -> Nearness:
         """Judge one pair.
 
@@ -50,9 +51,13 @@ class Nearness:
             sizes: how many indices each of the two has; 0 where that is not known.
             num_parameters: M.
             comparisons: how many models were compared, of which this is one.
+            shared: how many indices the two share, by which is known how many were compared: fewer
+                than there are, where something is left out. None of an estimate.
         """
         if expected is None or not min(sizes):
             least = max(0.0, similarity - _ERRORS * standard_error)
             return cls(is_unrelated(least, None, sizes, num_parameters), None)
-        found = log10_p(similarity, expected, sizes, standard_error)
+        compared = 1.0 if not shared or not similarity else 2.0 * shared / similarity / sum(sizes)
+        a, b = (max(1.0, size * compared) for size in sizes)
+        found = log10_p(similarity, expected, (a, b), standard_error)
         return cls(is_at_chance(found, comparisons), found)

@@ -28,12 +28,14 @@ Floats = npt.NDArray[np.float64]
 
 MAX_P: Final = 0.05
 """The P, times the comparisons that were made, from which on a similarity may be by chance."""
+_LEAST_TRIALS: Final = 1e-9
+"""Evidence of nothing, and still a number to divide by."""
 
 
 def log10_p(
     similarity: float,
     expected: float,
-    sizes: tuple[int, int],
+    sizes: tuple[float, float],
     standard_error: float = 0.0,
 ) -> float:
     """The decimal logarithm of P, of two models with a known chance; 0 at chance.
@@ -41,10 +43,10 @@ def log10_p(
     Args:
         similarity: S of the two.
         expected: S by chance in each tensor.
-        sizes: a and b, how many indices each of the two has, at least 1.
+        sizes: a and b, how many indices of each of the two are compared, at least 1.
         standard_error: that of S; 0 where it is exact.
     """
-    a, b = np.array([sizes[0]], np.float64), np.array([sizes[1]], np.float64)
+    a, b = (np.array([size], np.float64) for size in sizes)
     of_estimate = trials_of(similarity, standard_error)
     found = log10_ps(np.array([similarity]), np.array([expected]), a, b, trials(a, b, of_estimate))
     return float(found[0])
@@ -96,7 +98,8 @@ def trials_of(similarity: float, standard_error: float) -> float:
     jaccard = similarity / (2.0 - similarity)
     if not 0.0 < jaccard < 1.0:
         return RULE_OF_THREE / standard_error * (2.0 if jaccard <= 0.0 else 0.5)
-    return 4.0 * jaccard * (1.0 - jaccard) / ((1.0 + jaccard) ** 4 * standard_error**2)
+    found = 4.0 * jaccard * (1.0 - jaccard) / ((1.0 + jaccard) ** 4 * standard_error**2)
+    return max(found, _LEAST_TRIALS)
 
 
 def is_at_chance(log10_p: float, comparisons: int = 1) -> bool:

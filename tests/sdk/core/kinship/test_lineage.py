@@ -189,11 +189,21 @@ def test_kappa_decides_first(models: int) -> None:
     assert stands_out(Estimate(0.1, 0.0, 0.3), wide) is True
 
 
-def test_a_kappa_between_leaves_it_to_the_space() -> None:
-    """From .1 to .3 a base is compared with unrelated models, as one without a kappa is."""
+@pytest.mark.parametrize("kappa", [0.1, 0.2, 0.29])
+def test_a_kappa_between_speaks_for_a_base_or_is_open(kappa: float) -> None:
+    """From .1 to .3 the space may confirm a base, and not contradict it: it is no stranger."""
+    near, far = Estimate(0.5, 0.0, kappa), Estimate(0.2, 0.0, kappa)
+    assert Judgement("consistent", "stands_out") == judge(near, [], WEIGHTS)
+    assert Judgement("inconclusive", "unclear") == judge(far, [], WEIGHTS)
+    wide, behind = Background(0.5, 0.15, 30), Estimate(0.1, 0.0)
+    nearest = Estimate(0.85, 0.0, kappa)
+    assert Judgement("inconclusive", "unclear") == judge(nearest, [], wide, runner_up=behind)
+
+
+def test_without_a_kappa_the_space_decides() -> None:
+    """A base without a kappa is compared with unrelated models, either way."""
     for similarity, verdict in ((0.5, "consistent"), (0.2, "mismatch")):
-        for kappa in (0.1, 0.2, 0.29, None):
-            assert verdict == judge(Estimate(similarity, 0.0, kappa), [], WEIGHTS).verdict
+        assert verdict == judge(Estimate(similarity, 0.0), [], WEIGHTS).verdict
 
 
 def test_an_estimate_is_at_chance_beyond_its_error() -> None:

@@ -1,0 +1,80 @@
+"""The P of a lineage: how unlikely so much is between unrelated models, or why that is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from app.infra.db.database import Reader
+from app.kinship.declared_bases import JudgedBase
+from app.kinship.lineage_comparer import LineageComparer
+from app.models.catalog.records import ModelRecord
+from app.models.spaces.records import SpaceRecord
+from modelkin.types.lineages import Kin, Lineage
+from modelkin.types.search import Neighbor
+
+__all__ = ["with_chance"]
+
+_NOTHING: Final = "nothing was measured that a P could be of"
+_NO_LAYOUT: Final = "the space has no layout, so what chance gives in each tensor is not known"
+_NO_KAPPA: Final = (
+    "kappa of the two is not known: a side sent a signature alone, or all it has is left out"
+)
+_NOT_WEIGHTS: Final = (
+    "what unrelated models share is known before for weights alone, and this space is of another "
+    "importance, or does not state it"
+)
+
+
+def with_chance(
+    comparer: LineageComparer,
+    session: Reader,
+    space: SpaceRecord,
+    model: ModelRecord,
+    lineage: Lineage,
+    near: Sequence[Neighbor],
+    bases: Sequence[JudgedBase],
+) -> Lineage:
+    """Add the P of everything that was measured, and of the verdict.
+
+    Args:
+        comparer: reads sizes.
+        near: the models that kin and rival are among.
+        bases: the declared bases, some of them of an earlier revision.
+    """
+    size = model.support_size
+    of_near = comparer.log10_ps(session, space, size, near)
+    measured = [each.measured.base for each in bases if each.measured.base is not None]
+    of_bases = comparer.log10_ps(session, space, size, measured)
+    base, rival = _known(lineage.base, of_bases), _known(lineage.rival, of_near)
+    kin = tuple(replace(each, log10_p=of_near.get(each.model)) for each in lineage.kin)
+    shown = base or next((each for each in kin if each.model == lineage.likely_base), None)
+    why = _why_none(space, shown)
+    return replace(
+        lineage,
+        base=base,
+        rival=rival,
+        kin=kin,
+        declared_bases=tuple(
+            replace(each, log10_p=None if why else of_bases.get(each.base_model))
+            for each in lineage.declared_bases
+        ),
+        log10_p=None if why or shown is None else shown.log10_p,
+        no_p=why,
+    )
+
+
+def _known(kin: Kin | None, log10_ps: Mapping[str, float]) -> Kin | None:
+    return None if kin is None else replace(kin, log10_p=log10_ps.get(kin.model))
+
+
+def _why_none(space: SpaceRecord, shown: Kin | None) -> str | None:
+    """The reason why a verdict has no P; None where it has one."""
+    if space.layout_digest is None:
+        return _NO_LAYOUT
+    if space.importance.kind != "weight":
+        return _NOT_WEIGHTS
+    if shown is None:
+        return _NOTHING
+    return _NO_KAPPA if shown.log10_p is None else None
