@@ -36,6 +36,7 @@ from modelkin.core.kinship.lineage import (
     MIN_BACKGROUND_MODELS,
     Judgement,
     LineageVerdict,
+    is_between,
     lineage_verdict,
 )
 from modelkin.core.similarity.background import Background
@@ -313,7 +314,8 @@ def _likely_base(
     verdict: LineageVerdict,
 ) -> str | None:
     """The model that stands out as the likely base, if the declared one may not be it."""
-    if verdict in {"consistent", "inconclusive"}:
+    open_between = measured.base is not None and is_between(measured.estimate(measured.base))
+    if verdict == "consistent" or (verdict == "inconclusive" and not open_between):
         return None
     likely = measured.standing_out(measured.background, family.bases)
     if likely is not None or verdict != "mismatch":

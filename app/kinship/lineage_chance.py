@@ -1,4 +1,4 @@
-"""The P of a lineage: how unlikely so much is between unrelated models, or why that is not known."""
+"""The P of a lineage: how unlikely so much is between unrelated models, or why it has none."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def summary_of(
 
 
 def _place(lineage: Lineage) -> str:
-    """What the likely base is among the nearest models; it is not called nearest where it is not."""
+    """The place of the likely base; it is not called nearest where it is not."""
     kin = {each.model: each for each in lineage.kin}
     likely = kin.get(lineage.likely_base or "")
     if likely is None:

@@ -112,21 +112,27 @@ class ClusterRow:
 
     Attributes:
         mean: the mean S of two of its members; None for one model, or if it was not measured.
+        log10_p: the decimal logarithm of the P of its weakest link; None likewise.
     """
 
     id: int
     size: int
     exemplar: str
     mean: float | None
+    log10_p: float | None
 
 
 def cluster_rows(content: ClusteringContent) -> list[ClusterRow]:
     """The clusters, largest first."""
     sizes = Counter(content.labels)
     within: tuple[float | None, ...] = content.within or (None,) * len(content.clusters)
+    log10_ps = content.log10_p or (None,) * len(content.clusters)
+    rows = zip(content.clusters, content.exemplars, within, log10_ps, strict=True)
     return [
-        ClusterRow(cluster, sizes[cluster], exemplar, _mean_of_others(mean, sizes[cluster]))
-        for cluster, exemplar, mean in zip(content.clusters, content.exemplars, within, strict=True)
+        ClusterRow(
+            cluster, sizes[cluster], exemplar, _mean_of_others(mean, sizes[cluster]), log10_p
+        )
+        for cluster, exemplar, mean, log10_p in rows
     ]
 
 

@@ -34,6 +34,7 @@ from app.ui.assets import PREFIX
 from app.ui.queries import Term, quote_value
 from modelkin._validation import quote_model
 from modelkin._version import __version__
+from modelkin.core.fingerprints.chance import power_of_ten
 
 __all__ = ["PageRoutes", "model_path", "render", "space_path"]
 
@@ -210,6 +211,7 @@ _environment.filters.update(
     percent=_percent,
     moment=_moment,
     moment_in_words=_moment_in_words,
+    power_of_ten=power_of_ten,
     quoted=quote_model,
 )
 _environment.globals.update(

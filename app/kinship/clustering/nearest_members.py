@@ -120,7 +120,8 @@ def nearest_cluster(
     # Ties go to the cluster with more votes, then to that of the nearest model: dictionaries keep
     # their order.
     kin = _kin_clusters(label_of, voters, nearness)
-    among = [cluster for cluster in means if cluster in kin or not counts[cluster]] if kin else means
+    strangers = counts.keys() - kin if kin else set[int]()
+    among = [cluster for cluster in means if cluster not in strangers]
     winner = max(among, key=lambda cluster: (means[cluster], counts[cluster]), default=NOISE)
     mean = None if winner == NOISE else means[winner]
     yardstick = (yardsticks or {}).get(winner)

@@ -244,8 +244,8 @@ class VoteOut(ResponseModel):
         description="S0, the similarity by chance; null as in neighbors, and of data subspaces"
     )
     kappa: float | None = Field(
-        description="(S - S0) / (1 - S0); likewise. Where all votes have less than .1 or not surely "
-        "more, or would by chance over all parameters alike, the cluster is -1"
+        description="(S - S0) / (1 - S0); likewise. Where all votes have less than .1, or not "
+        "surely more, or would by chance over all parameters alike, the cluster is -1"
     )
     log10_p: Log10P = None
 

@@ -21,8 +21,8 @@ from app.infra.storage.blobs import BlobStore
 from app.kinship.clustering.repositories import clusterings
 from app.kinship.clustering.repositories.clusterings import Member
 from app.kinship.clustering.request import MAX_MODELS, ClusteringPlan, ClusteringRequest
-from app.models.catalog.stored_supports import SupportDecoder
 from app.models.catalog.repositories.tensor_counts import counts_by_name, dtype_of
+from app.models.catalog.stored_supports import SupportDecoder
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.layouts import tensor_sizes
 from app.models.subspaces.service import common_compare

@@ -291,8 +291,8 @@ def _obeyed(loose: int, clusters: int, asked: str) -> str | None:
     """The note on clusters that would come apart, had they not been asked for."""
     if not loose:
         return None
-    verb = "holds" if loose == 1 else "hold"
+    which = f"{clusters:,} {'cluster' if clusters == 1 else 'clusters'}"
     return (
-        f"{loose:,} of {clusters:,} {'cluster' if clusters == 1 else 'clusters'} {verb} models that "
-        f"are no nearer than chance makes unrelated models: {asked} was obeyed"
+        f"{loose:,} of {which} {'holds' if loose == 1 else 'hold'} models that are no nearer than "
+        f"chance makes unrelated models: {asked} was obeyed"
     )

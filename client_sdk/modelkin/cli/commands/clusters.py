@@ -93,7 +93,7 @@ def _answer(found: Clustering) -> Answer:
         f"{found.noise:,} in none",
         "silhouette": share_text(found.quality.silhouette),
     }
-    text = pairs(summary)
+    text = pairs(summary | ({} if found.note is None else {"note": found.note}))
     if found.clusters:
         text += "\n\n" + _table(found.clusters, listed=found.models <= _MOST_LISTED)
     return Answer(text, fields_of(found))

@@ -138,7 +138,7 @@ def test_near_pairs_tell_where_not_all_are_compared() -> None:
         256,
         M,
     )
-    distances = SignatureDistances(values)
+    distances = SignatureDistances(values.astype(np.uint32))
     plan = ClusteringRequest("leiden").resolve(len(supports))
     for k in (2, 15):
         pairwise = ModelDistances(

@@ -33,9 +33,7 @@ def test_the_bound_holds_of_draws(kappa: float) -> None:
         for count, size in zip(COUNTS, SIZES, strict=True)
     )
     shared = kept + rng.binomial(by_chance, 1.0 - kappa)
-    found = np.array(
-        [log10_p(s / COUNTS.sum(), EXPECTED, (300, 300)) for s in shared.tolist()]
-    )
+    found = np.array([log10_p(s / COUNTS.sum(), EXPECTED, (300, 300)) for s in shared.tolist()])
     for limit in (0.05, 0.01, 0.001):
         assert (found < math.log10(limit)).mean() <= limit
 
