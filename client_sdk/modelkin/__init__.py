@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from modelkin.checkpoints.anatomies import anatomy
     from modelkin.client import AsyncClient, Client, ModelkinVersionWarning, SplitClient
+    from modelkin.core.catalogues.catalogue import Base, Catalogue
     from modelkin.core.fingerprints.anatomy import (
         Anatomy,
         Parent,
@@ -137,11 +138,13 @@ __all__ = [
     "AuthenticationError",
     "BadRequestError",
     "Banding",
+    "Base",
     "Blinding",
     "BlockAngles",
     "BulkItem",
     "BulkResult",
     "BulkSummary",
+    "Catalogue",
     "Client",
     "ClientClosed",
     "Cluster",
@@ -276,6 +279,7 @@ _FROM = {
         ("Anatomy", "Parent", "TensorAnatomy", "TensorSource"),
         "modelkin.core.fingerprints.anatomy",
     ),
+    **dict.fromkeys(("Base", "Catalogue"), "modelkin.core.catalogues.catalogue"),
     "Fingerprint": "modelkin.core.fingerprints.fingerprint",
     "anatomy": "modelkin.checkpoints.anatomies",
 }

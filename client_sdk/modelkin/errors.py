@@ -5,6 +5,7 @@
     │   ├── InvalidSupport                 indices unsorted, repeated, out of range; broken payload
     │   ├── InvalidSignature               values, scheme or payload of a signature
     │   ├── InvalidFingerprint             tensors, keys or payload of a fingerprint
+    │   ├── InvalidCatalogue               a catalogue of bases that is none, or damaged
     │   ├── InvalidSubspace                columns, weights or payload of a data subspace
     │   ├── InvalidImportance              NaN, infinite, negative or all-zero importance
     │   ├── InvalidLayout                  tensor names and shapes that make no layout
@@ -56,6 +57,7 @@ __all__ = [
     "ConflictError",
     "ConnectionFailed",
     "DeltaMismatch",
+    "InvalidCatalogue",
     "InvalidCell",
     "InvalidCheckpoint",
     "InvalidFingerprint",
@@ -139,6 +141,12 @@ class InvalidFingerprint(InvalidInput):
     """Bytes or values that do not make a fingerprint, or more than one may have."""
 
     code = "invalid_fingerprint"
+
+
+class InvalidCatalogue(InvalidInput):
+    """Bytes or values that do not make a catalogue of bases, or more than one may have."""
+
+    code = "invalid_catalogue"
 
 
 class InvalidSubspace(InvalidInput):

@@ -13,7 +13,7 @@ import modelkin.types
 
 PUBLIC = """
     Anatomy ApiError ApiKey Assignment AsyncClient AuthenticationError BadRequestError Banding
-    Blinding BlockAngles BulkItem
+    Base Blinding BlockAngles BulkItem Catalogue
     BulkResult BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
     ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
     DeclaredBase Donors DuplicateModel DuplicateWeights

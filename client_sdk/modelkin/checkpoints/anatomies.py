@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from modelkin._threads import Counting
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.lines import fingerprint
 from modelkin.checkpoints.opening import open_checkpoint
+from modelkin.core.catalogues.catalogue import Catalogue
 from modelkin.core.codecs import fingerprint as codec
 from modelkin.core.fingerprints.anatomy import Anatomy
 from modelkin.core.fingerprints.anatomy import anatomy as anatomy_of
@@ -37,7 +38,7 @@ _ENDINGS: Final = (".index.json", ".safetensors", ".gguf", ".mkfp")
 
 def anatomy(
     child: Model,
-    parents: Model | Iterable[Model] | Mapping[str, Model],
+    parents: Model | Iterable[Model] | Mapping[str, Model] | Catalogue,
     *,
     scale: int | None = None,
 ) -> Anatomy:
@@ -50,7 +51,8 @@ def anatomy(
         child: the checkpoint: a ``Fingerprint``, the path of a checkpoint or of a file of a
             fingerprint, or an opened checkpoint.
         parents: the models that it may come from, likewise; one, several, or several by name. The
-            name of a file is that of its model, where none is given.
+            name of a file is that of its model, where none is given. Or a ``Catalogue``, of which
+            the bases are found that have lines of the checkpoint.
         scale: of the fingerprints that are made: 1 compares all lines, a power of two one in so
             many. By default as :func:`modelkin.checkpoints.fingerprint`. Two models are compared at
             the coarser of their scales.
@@ -60,10 +62,16 @@ def anatomy(
             above; the scale is no power of two.
         InvalidCheckpoint, InvalidFingerprint, InvalidImportance: a file is damaged, of another
             kind, an adapter, or has values that are NaN or infinite.
+        InvalidCatalogue: the catalogue is damaged.
         MissingExtra: it is GGUF, and the package ``gguf`` is not installed.
         OSError: a file cannot be read.
     """
-    models = parents if isinstance(parents, Mapping) else _named(_several(parents))
+    if isinstance(parents, Catalogue):
+        return parents.anatomy(fingerprint_of(child, scale))
+    if isinstance(parents, Mapping):
+        models = cast(Mapping[str, Model], parents)
+    else:
+        models = _named(_several(parents))
     if not models:
         raise InvalidParameter("give at least one model to compare with", field="parents")
     return anatomy_of(

@@ -1,4 +1,4 @@
-"""The network formats of supports, patches, signatures, sketches, subspaces, cells, fingerprints.
+"""The network formats of supports, patches, signatures, sketches, subspaces, cells and others.
 
 ``docs/wire-format.md`` is the specification. A reader makes a value of a body, a writer a body of a
 value; the native binary forms are in ``modelkin.core.codecs``. Readers check what a header declares
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from modelkin.core.codecs.frames import MAX_WINDOW
 from modelkin.wire.binary import (
+    decode_catalogue,
     decode_fingerprint,
     decode_patch,
     decode_raw,
@@ -17,6 +18,7 @@ from modelkin.wire.binary import (
     decode_signature,
     decode_sketch,
     decode_support,
+    encode_catalogue,
     encode_fingerprint,
     encode_patch,
     encode_raw,
@@ -67,6 +69,7 @@ from modelkin.wire.subspace import (
     subspace_to_json,
 )
 from modelkin.wire.types import (
+    CATALOGUE,
     CELL,
     FINGERPRINT,
     JSON,
@@ -92,6 +95,7 @@ load_delta = load_patch
 load_json_delta = load_json_patch
 
 __all__ = [
+    "CATALOGUE",
     "CELL",
     "CellHeader",
     "DELTA",
@@ -119,6 +123,7 @@ __all__ = [
     "count_added",
     "count_indices",
     "count_octaves",
+    "decode_catalogue",
     "decode_cell",
     "decode_delta",
     "decode_fingerprint",
@@ -133,6 +138,7 @@ __all__ = [
     "dump_signature",
     "dump_subspace",
     "dump_support",
+    "encode_catalogue",
     "encode_cell",
     "encode_delta",
     "encode_fingerprint",

@@ -1,4 +1,4 @@
-"""The binary formats of supports, patches, signatures, sketches and fingerprints, as objects.
+"""The binary formats of supports, patches, signatures, sketches, fingerprints and catalogues.
 
 ``modelkin.core.codecs`` knows the bytes; these functions tie them to the objects. A payload is not
 trusted before it is checked.
@@ -6,6 +6,7 @@ trusted before it is checked.
 
 from __future__ import annotations
 
+from modelkin.core.catalogues.catalogue import Catalogue
 from modelkin.core.codecs import patch as patch_codec
 from modelkin.core.codecs import roaring
 from modelkin.core.codecs.checks import Payload
@@ -17,6 +18,7 @@ from modelkin.core.support import Support
 from modelkin.errors import DeltaMismatch
 
 __all__ = [
+    "decode_catalogue",
     "decode_fingerprint",
     "decode_patch",
     "decode_raw",
@@ -24,6 +26,7 @@ __all__ = [
     "decode_signature",
     "decode_sketch",
     "decode_support",
+    "encode_catalogue",
     "encode_fingerprint",
     "encode_patch",
     "encode_raw",
@@ -156,3 +159,13 @@ def encode_fingerprint(fingerprint: Fingerprint) -> bytes:
 def decode_fingerprint(data: Payload, *, max_tensors: int | None = None) -> Fingerprint:
     """Decode a fingerprint from the native format, see :meth:`Fingerprint.from_bytes`."""
     return Fingerprint.from_bytes(data, max_tensors=max_tensors)
+
+
+def encode_catalogue(catalogue: Catalogue) -> bytes:
+    """Encode a catalogue of bases in the native format, see :meth:`Catalogue.to_bytes`."""
+    return catalogue.to_bytes()
+
+
+def decode_catalogue(data: Payload) -> Catalogue:
+    """Decode a catalogue of bases, all of it checked, see :meth:`Catalogue.from_bytes`."""
+    return Catalogue.from_bytes(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CATALOGUE",
     "CELL",
     "FINGERPRINT",
     "PATCH",
@@ -20,6 +21,7 @@ __all__ = [
 SUPPORT = "application/vnd.modelkin.support"
 PATCH = "application/vnd.modelkin.delta"
 FINGERPRINT = "application/vnd.modelkin.fingerprint+zstd"
+CATALOGUE = "application/vnd.modelkin.catalogue"
 SUBSPACE = "application/vnd.modelkin.subspace"
 NPY = "application/x-npy"
 SIGNATURE = "application/vnd.modelkin.signature"

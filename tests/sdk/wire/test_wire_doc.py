@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import pathlib
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 
-from modelkin import wire
+from modelkin import Base, Catalogue, wire
 from modelkin.core.fingerprints.fingerprint import FingerprintMaker
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.sketch import coordinates
@@ -100,6 +102,21 @@ def test_the_example_of_a_fingerprint() -> None:
     assert zstandard.decompress(written[68:-4]) in data
 
 
+def test_the_example_of_a_catalogue() -> None:
+    """The example is what stands before the fingerprint in a catalogue of that one; how well zstd
+    compresses it decides two sizes, and so the digest.
+    """
+    fingerprint = wire.decode_fingerprint(example("fingerprint"))
+    base = Base("org/w", license="mit", published_at=datetime(2024, 5, 1, tzinfo=UTC))
+    made = Catalogue.of([(base, fingerprint)])
+    data, written = example("catalogue"), made.to_bytes()[: -made["org/w"].size]
+    assert len(data) == len(written)
+    for begin, end in ((0, 24), (64, 96), (100, len(data))):
+        assert data[begin:end] == written[begin:end]
+    bound = hashlib.sha256(data[:32] + data[64:]).digest()
+    assert data[32:64] == bound
+
+
 def key_by_the_page(magnitudes: npt.NDArray[np.float64]) -> int:
     """The key of a line, step by step as the page has it."""
     n, most = magnitudes.size, 2**64 - 1
@@ -169,4 +186,5 @@ def test_the_media_types_are_all_there() -> None:
     """The page's first table names every media type that the code reads."""
     named = set(re.findall(r"^\| `(application/\S+)`", PAGE, re.MULTILINE))
     several = (*wire.SUPPORT_TYPES, *wire.SIGNATURE_TYPES, *wire.SUBSPACE_TYPES)
-    assert {*several, wire.SKETCH, wire.PATCH, wire.CELL, wire.FINGERPRINT} == named
+    others = (wire.SKETCH, wire.PATCH, wire.CELL, wire.FINGERPRINT, wire.CATALOGUE)
+    assert {*several, *others} == named

@@ -12,12 +12,13 @@ import pytest
 import zstandard
 
 from modelkin import wire
+from modelkin.core.catalogues.catalogue import Catalogue
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from tests.sdk.wire.fingerprints import fields_of
 
 GOLDEN = pathlib.Path(__file__).parent / "golden"
-OTHERS = {"signature", "sketch", "before", "subspace", "fingerprint"}
+OTHERS = {"signature", "sketch", "before", "subspace", "fingerprint", "catalogue"}
 ENTRIES = json.loads((GOLDEN / "manifest.json").read_text())
 SUPPORTS = [entry for entry in ENTRIES if not OTHERS & entry.keys()]
 NATIVE = [entry for entry in SUPPORTS if entry["media_type"] == wire.SUPPORT]
@@ -25,6 +26,7 @@ SIGNATURES = [entry for entry in ENTRIES if "signature" in entry]
 PATCHES = [entry for entry in ENTRIES if "before" in entry]
 SUBSPACES = [entry for entry in ENTRIES if "subspace" in entry]
 FINGERPRINTS = [entry for entry in ENTRIES if "fingerprint" in entry]
+CATALOGUES = [entry for entry in ENTRIES if "catalogue" in entry]
 SKETCHES = [entry for entry in ENTRIES if "sketch" in entry]
 
 
@@ -127,6 +129,22 @@ def test_golden_fingerprints(entry: dict[str, Any]) -> None:
     written = wire.encode_fingerprint(fingerprint)
     assert golden[:68] == written[:68]
     assert zstandard.decompress(golden[68:-4]) == zstandard.decompress(written[68:-4])
+
+
+@pytest.mark.parametrize("entry", CATALOGUES, ids=name_of)
+def test_golden_catalogues(entry: dict[str, Any]) -> None:
+    """Every released catalogue decodes to its bases, and its head is what is made of them again;
+    zstd's bytes of their fingerprints may differ.
+    """
+    golden = bytes_of(entry)
+    catalogue = wire.decode_catalogue(golden)
+    assert entry["catalogue"] == [base.to_json() for base in catalogue.values()]
+    assert entry["digest"] == catalogue.digest
+    assert golden == wire.encode_catalogue(catalogue)
+    made = Catalogue.of((base, catalogue.fingerprint(name)) for name, base in catalogue.items())
+    assert catalogue.keys() == made.keys()
+    for name, base in catalogue.items():
+        assert (base.digest, base.parameters) == (made[name].digest, made[name].parameters)
 
 
 @pytest.mark.parametrize("entry", PATCHES, ids=name_of)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
 from modelkin import wire
+from modelkin.core.catalogues.catalogue import Base, Catalogue
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.octaves import last_octave, octave_sizes
 from modelkin.core.sketching.signature import Signature
@@ -111,6 +113,25 @@ def fingerprints() -> dict[str, Fingerprint]:
     }
 
 
+def catalogues() -> dict[str, Catalogue]:
+    """Name to catalogue: of one base of which little is known, and of two that share keys."""
+    whole = drawn_fingerprint(3)
+    known = Base(
+        "org/known",
+        "https://hub.test/org/known",
+        "0123456789abcdef",
+        "mit",
+        datetime(2024, 5, 1, 12, 30, tzinfo=UTC),
+        ("org/base",),
+        "finetune",
+        9_007_199_254_740_993,
+    )
+    return {
+        "catalogue-one.mkct": Catalogue.of([(Base("base"), drawn_fingerprint(13, tensors=1))]),
+        "catalogue-known.mkct": Catalogue.of([(known, whole), (Base("org/base"), whole.at(2))]),
+    }
+
+
 def write(name: str, data: bytes, **expected: Any) -> dict[str, Any]:
     path = HERE / name
     if not path.exists():
@@ -177,6 +198,16 @@ def main() -> None:
             fingerprint=fields_of(fingerprint),
         )
         for name, fingerprint in fingerprints().items()
+    ]
+    entries += [
+        write(
+            name,
+            wire.encode_catalogue(catalogue),
+            media_type=wire.CATALOGUE,
+            digest=catalogue.digest,
+            catalogue=[base.to_json() for base in catalogue.values()],
+        )
+        for name, catalogue in catalogues().items()
     ]
     entries += [entry(name, each, wire.SUPPORT) for name, each in ordered_supports().items()]
     manifest = HERE / "manifest.json"
