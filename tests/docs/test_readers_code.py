@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 import modelkin
 import modelkin.torch
+from modelkin import checkpoints
 from tests.docs.pages import blocks, marked_blocks, run_python
 from tests.support.servers.server_process import Server
 
@@ -26,6 +29,7 @@ README, OF_CLIENT = "README.md", "client_sdk/README.md"
 PAGES = [README, OF_CLIENT, *(f"docs/{path.name}" for path in sorted(ROOT.glob("docs/*.md")))]
 HERE = {
     README: ["from modelkin.torch import fisher_importance"],
+    "docs/catalogue.md": ["import modelkin"],
     "docs/method.md": [
         "from modelkin.torch import GradientMoment",
         "importance, resamples = modelkin.torch.fisher_resamples",
@@ -166,6 +170,20 @@ def test_ordered_supports(reader: dict[str, Any]) -> None:
     run(page, HERE[page][2], reader)
     assert [0, 1, 1, 2, 2] == sorted(reader["support"].octaves)
     assert reader["other"] == reader["support"]
+
+
+def test_a_catalogue_of_bases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's block opens a catalogue, and finds the base of a file in it."""
+    monkeypatch.chdir(tmp_path)
+    draw = np.random.default_rng(0)
+    save_file({"w": draw.standard_normal((128, 128), np.float32)}, "model.safetensors")
+    base = modelkin.Base("meta-llama/Llama-3.1-8B", license="llama3.1")
+    made = modelkin.Catalogue.of([(base, checkpoints.fingerprint("model.safetensors"))])
+    made.save("bases.mkct")
+    names: dict[str, Any] = {}
+    page = "docs/catalogue.md"
+    assert f"{made.digest} 1 llama3.1\n" == run(page, HERE[page][0], names)
+    assert ["copy"] == [parent.verdict for parent in names["found"].parents]
 
 
 @pytest.mark.slow

@@ -82,6 +82,18 @@ COMMANDS: Final = (
                 "anatomy:anatomy",
             ),
             Command(
+                "catalogue",
+                "well-known bases in a file, which anatomies are asked of",
+                actions=(
+                    Command(
+                        "build",
+                        "read the bases of a list, and write their catalogue",
+                        "bases:build_catalogue",
+                    ),
+                    Command("show", "the bases of a catalogue, or one of them", "bases:show"),
+                ),
+            ),
+            Command(
                 "subspace",
                 "the subspace of samples, written to a file",
                 "subspaces:subspace",

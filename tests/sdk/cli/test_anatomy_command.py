@@ -209,7 +209,7 @@ MISTAKES = {
     "no file": ("anatomy none --with base.safetensors", 1, "none: No such file or directory"),
     "no model's file": ("anatomy base.mkfp --with a=none", 1, "none: No such file or"),
     "no checkpoint": ("anatomy junk --with base.safetensors", 1, "junk: it is text that begins"),
-    "nothing to compare": ("anatomy base.safetensors", 2, "are required: --with"),
+    "nothing to compare": ("anatomy base.safetensors", 1, "models by --with, well-known bases"),
     "one name twice": (
         "anatomy child.safetensors --with base.safetensors x/base.safetensors",
         1,

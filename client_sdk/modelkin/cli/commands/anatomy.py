@@ -17,9 +17,10 @@ from modelkin.cli.output import Answer, quantity, table
 from modelkin.cli.pictures import Picture
 from modelkin.cli.style import FAINT, GOOD, HEAD, Styled, paint
 from modelkin.cli.texts import part_text
-from modelkin.core.fingerprints.anatomy import Anatomy, Parent
-from modelkin.core.fingerprints.anatomy import anatomy as anatomy_of
+from modelkin.core.catalogues.catalogue import Catalogue
+from modelkin.core.fingerprints.anatomy import Anatomy, Parent, anatomy_of
 from modelkin.core.fingerprints.chance import power_of_ten
+from modelkin.core.fingerprints.comparison import compare
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.inner_products import InnerProducts, inner_products
 from modelkin.core.fingerprints.rows import COLUMNS, Row
@@ -40,9 +41,14 @@ def anatomy_options(parser: argparse.ArgumentParser) -> None:
         dest="models",
         action="extend",
         nargs="+",
-        required=True,
+        default=[],
         metavar="[NAME=]FILE",
         help="a model that it may come from, likewise; repeats. Its name is that of the file",
+    )
+    parser.add_argument(
+        "--catalogue",
+        metavar="FILE",
+        help="well-known bases that it may come from, as `modelkin catalogue build` writes them",
     )
     add_scale(parser)
     parser.add_argument(
@@ -62,6 +68,10 @@ def anatomy_options(parser: argparse.ArgumentParser) -> None:
 def anatomy(arguments: argparse.Namespace) -> Answer:
     """``modelkin anatomy``: where the tensors of a checkpoint come from."""
     models = _named(arguments.models)
+    if not models and arguments.catalogue is None:
+        raise InvalidParameter(
+            "say what it may come from: models by --with, well-known bases by --catalogue"
+        )
     if arguments.inner_products:
         _check_checkpoints([arguments.file, *models.values()])
     picture = None if arguments.plot is None else Picture.at(arguments.plot)
@@ -70,8 +80,15 @@ def anatomy(arguments: argparse.Namespace) -> Answer:
     parents = {
         name: _read(path, arguments.scale, notes, f"{name}: ") for name, path in models.items()
     }
-    found = anatomy_of(child, parents)
+    asked, bases = None, None
+    if arguments.catalogue is not None:
+        bases = Catalogue.load(arguments.catalogue)
+        parents = _candidates(bases, child, models) | parents
+        asked = len(bases) + len(models)
+    found = anatomy_of(child, [compare(child, *each) for each in parents.items()], asked=asked)
     fields = {"file": arguments.file, "models": models, **found.to_json()}
+    if bases is not None:
+        fields["catalogue"] = {"bases": len(bases), "digest": bases.digest}
     if picture is not None:
         picture.draw(found, name_of(arguments.file) or arguments.file)
         fields["plot"] = arguments.plot
@@ -82,13 +99,30 @@ def anatomy(arguments: argparse.Namespace) -> Answer:
             f"at scale {found.scale:,} only {quantity(compared, 'line')} can be compared: give "
             f"checkpoints with --scale 1, or fingerprints that were made with it"
         )
-    text = _text(found, compared, list(models))
+    text = _text(found, compared, list(models), bases)
     if arguments.inner_products:
         own = points_of(arguments.file)
         evidence = {name: inner_products(own, points_of(path)) for name, path in models.items()}
         fields["inner_products"] = {name: each.to_json() for name, each in evidence.items()}
         text += f"\n\n{_evidence(evidence)}"
     return Answer(text, fields, tuple(notes))
+
+
+def _candidates(
+    bases: Catalogue, child: Fingerprint, models: Mapping[str, str]
+) -> dict[str, Fingerprint]:
+    """The bases that have keys of the checkpoint.
+
+    Raises:
+        InvalidParameter: one of them has the name of a given model.
+    """
+    found = bases.candidates(child)
+    if both := sorted(found.keys() & models.keys()):
+        raise InvalidParameter(
+            f"--with: {models[both[0]]} would have the name of a base, {both[0]!r}: give another "
+            f"name, as in --with {both[0]}-2={models[both[0]]}"
+        )
+    return found
 
 
 def _coarser(asked: int | None, scale: int, given: Mapping[str, Fingerprint]) -> list[str]:
@@ -153,7 +187,9 @@ def _read(path: str, scale: int | None, notes: list[str], whose: str) -> Fingerp
     return made_of(checkpoint, scale)
 
 
-def _text(found: Anatomy, compared: int, models: Sequence[str]) -> str:
+def _text(
+    found: Anatomy, compared: int, models: Sequence[str], bases: Catalogue | None = None
+) -> str:
     tensors = table([column.upper() for column in COLUMNS], [_cells(row) for row in found.rows])
     left_out = [f"not compared: {each.sentence}" for each in found.left_out]
     said = [paint(_sentence(sentence), HEAD) for sentence in found.sentences]
@@ -161,7 +197,10 @@ def _text(found: Anatomy, compared: int, models: Sequence[str]) -> str:
     unknown = sum(row.count for row in found.rows if row.model is None)
     if found.parents and unknown and found.scale > 1:
         scale += f"; {quantity(unknown, 'tensor')} unknown, for which --scale 1 compares all lines"
-    return "\n".join([tensors, *left_out, scale, "", _models(found, models), "", *said])
+    if bases is not None:
+        scale += f"\nlooked up: {quantity(len(bases), 'base')} of the catalogue, {bases.digest}"
+    shown = [_models(found, models, bases is not None), ""] if models or found.parents else []
+    return "\n".join([tensors, *left_out, scale, "", *shown, *said])
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -169,16 +208,18 @@ def _cells(row: Row) -> tuple[str, ...]:
     return cells if row.model is not None else tuple(Styled(cell, FAINT) for cell in cells)
 
 
-def _models(found: Anatomy, models: Sequence[str]) -> str:
-    """The models that were given: those with lines in common first."""
-    rows = [_parent(each) for each in found.parents]
+def _models(found: Anatomy, models: Sequence[str], chosen: bool) -> str:
+    """The models that were given, those with lines in common first; with E where bases were."""
+    columns = ("MODEL", "WHAT IT IS", "LINES", "ADDED", "PARAMETERS", "P", *("E",) * chosen)
+    rows = [_parent(each)[: len(columns)] for each in found.parents]
     named = {each.model for each in found.parents}
+    nothing = ("nothing found", *("",) * (len(columns) - 2))
     rows += [
-        tuple(Styled(cell, FAINT) for cell in (name, "nothing found", "", "", "", ""))
+        tuple(Styled(cell, FAINT) for cell in (name, *nothing))
         for name in models
         if name not in named
     ]
-    return table(("MODEL", "WHAT IT IS", "LINES", "ADDED", "PARAMETERS", "P"), rows)
+    return table(columns, rows)
 
 
 def _parent(parent: Parent) -> tuple[str, ...]:
@@ -188,6 +229,7 @@ def _parent(parent: Parent) -> tuple[str, ...]:
         Styled(parent.words, GOOD),
         *map(part_text, shares),
         power_of_ten(parent.log10_p),
+        power_of_ten(parent.log10_e),
     )
 
 
