@@ -7,6 +7,8 @@ another type than expected counts as absent.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import httpx
@@ -21,6 +23,7 @@ __all__ = [
     "integer_of",
     "is_true",
     "items_of",
+    "moment_of",
     "name_of",
     "part_of",
     "path_of",
@@ -116,6 +119,18 @@ def integer_of(part: Raw) -> int | None:
     """A number that is not negative; None for anything else."""
     value = part_of(part, int)
     return value if value is not None and value >= 0 else None
+
+
+def moment_of(part: Raw) -> datetime | None:
+    """A moment, as ISO 8601 with its offset or as milliseconds since 1970; None for others."""
+    with suppress(ValueError, OverflowError, OSError):
+        text = part_of(part, str)
+        if text is not None and not text.isdecimal():
+            moment = datetime.fromisoformat(text)
+            return None if moment.tzinfo is None else moment.astimezone(UTC)
+        if (number := part_of(part, int) if text is None else int(text)) is not None:
+            return datetime.fromtimestamp(number / 1000, UTC)
+    return None
 
 
 def is_true(part: Raw) -> bool:

@@ -21,6 +21,7 @@ from app.hubs.clients.answers import (
     integer_of,
     is_true,
     items_of,
+    moment_of,
     name_of,
     part_of,
     path_of,
@@ -55,6 +56,7 @@ _MAX_TAGS: Final = 1000
 """Tags that are read of a model."""
 _BASE_MODEL_TAG: Final = re.compile(r"base_model:(?:(\w+):)?(.+)")
 """A tag that the Hub makes of a card: with the relation to the base, and another without."""
+_LICENSE: Final = "license:"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -69,6 +71,7 @@ class _Model(Struct):
     disabled: Raw = NULL
     library_name: Raw = NULL
     pipeline_tag: Raw = NULL
+    createdAt: Raw = NULL  # noqa: N815 - the Hub's name
     lastModified: Raw = NULL  # noqa: N815 - the Hub's name
     siblings: Raw = NULL
 
@@ -78,6 +81,7 @@ class _Card(Struct):
 
     base_model: Raw = NULL
     base_model_relation: Raw = NULL
+    license: Raw = NULL
 
 
 class _Sibling(Struct):
@@ -113,7 +117,8 @@ class HuggingFace:
             if model is not None and part_of(model.id, str) is not None:
                 # A name that is no text stays escaped, and so is none that a model can have.
                 name = text_of(model.id) or escaped(model.id)
-                yield HubModel(name, text_of(model.sha, 200), _tags(model))
+                changed = moment_of(model.lastModified)
+                yield HubModel(name, text_of(model.sha, 200), _tags(model), changed_at=changed)
 
     def look_up(self, name: str, revision: str | None = None) -> HubRevision:
         path, blobs = f"/api/models/{_quote(name)}", {"blobs": "true"}
@@ -143,6 +148,9 @@ class HuggingFace:
             attributes=_attributes(found),
             files=tuple(_files(found.siblings, name)),
             address=f"{self._transfer.base}/{current}/tree/{sha}",
+            license=_license(found),
+            published_at=moment_of(found.createdAt),
+            changed_at=moment_of(found.lastModified),
         )
 
     def reference(self, text: str) -> tuple[str, str | None]:
@@ -267,6 +275,13 @@ def _bases(found: _Model) -> tuple[tuple[str, ...], BaseRelation | None]:
     if relation is None and len(stated) == 1:
         [relation] = stated
     return tuple(islice(dict.fromkeys(names), MAX_BASE_MODELS)), relation
+
+
+def _license(found: _Model) -> str | None:
+    """The licence of the card, else of the Hub's tags."""
+    card = part_of(found.cardData, _Card) or _Card()
+    tagged = (tag.removeprefix(_LICENSE) for tag in _tags(found) if tag.startswith(_LICENSE))
+    return text_of(card.license, 200) or next((text[:200] for text in tagged if text), None)
 
 
 def _attributes(found: _Model) -> dict[str, Any]:

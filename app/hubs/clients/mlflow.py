@@ -17,7 +17,17 @@ from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
-from app.hubs.clients.answers import escaped, is_true, items_of, name_of, part_of, path_of, text_of
+from app.hubs.clients.answers import (
+    escaped,
+    is_true,
+    items_of,
+    moment_of,
+    name_of,
+    part_of,
+    path_of,
+    shown,
+    text_of,
+)
 from app.hubs.clients.http import HubHttpClient, require_few
 from app.hubs.clients.mlflow_answers import (
     Answer,
@@ -52,6 +62,8 @@ _ARTIFACTS: Final = "/api/2.0/mlflow-artifacts/artifacts"
 _ALIAS: Final = "/registered-models/alias"
 _BASE, _RELATION = "base_model", "base_model_relation"
 """Tags of a version, or of its registered model."""
+_LICENSE: Final = "license"
+"""Another one."""
 _MAX_LENGTH: Final = 8000
 """Characters of them that are read: a list of bases may be long."""
 _PAGE_SIZE: Final = 100
@@ -111,6 +123,9 @@ class MLflow:
             attributes=attributes_of(version),
             files=tuple(self._files(place)),
             address=f"{self._transfer.base}/#/models/{quote(name, safe='')}/versions/{number}",
+            license=shown(said.get(_LICENSE) or ours.get(_LICENSE), 200),
+            published_at=moment_of(version.creation_timestamp),
+            changed_at=moment_of(version.creation_timestamp),
         )
 
     def reference(self, text: str) -> tuple[str, str | None]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from app.hubs.clients.answers import items_of, part_of, shown, text_of
+from app.hubs.clients.answers import items_of, moment_of, part_of, shown, text_of
 from app.hubs.clients.protocol import HubModel
 from modelkin._validation import MAX_BASE_MODELS
 from modelkin.core.foreign_json import NULL, Raw, decode_json
@@ -67,6 +67,7 @@ class Version(Struct):
     tags: Raw = NULL
     run_id: Raw = NULL
     source: Raw = NULL
+    creation_timestamp: Raw = NULL
 
 
 class Tag(Struct):
@@ -107,7 +108,10 @@ def to_model(name: str, model: Model) -> HubModel:
     """The line of a registered model, which may have no version that is ready."""
     version = newest(model)
     number, tags = number_of(version), tags_of(model, version or Version())
-    return HubModel(name, number, tags, unreleased=number is None, mutable_tags=True)
+    changed = None if version is None else moment_of(version.creation_timestamp)
+    return HubModel(
+        name, number, tags, unreleased=number is None, mutable_tags=True, changed_at=changed
+    )
 
 
 def newest(model: Model) -> Version | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -87,6 +88,7 @@ class HubModel:
         tags: the same as :attr:`HubRevision.tags`, as far as a listing has them.
         unreleased: whether there is no revision yet, and so nothing to read.
         mutable_tags: whether the tags may change while the revision stays.
+        changed_at: when it was changed last; None where the hub does not say so.
     """
 
     name: str
@@ -94,6 +96,7 @@ class HubModel:
     tags: tuple[str, ...] = ()
     unreleased: bool = False
     mutable_tags: bool = False
+    changed_at: datetime | None = None
 
     @property
     def tags_digest(self) -> str:
@@ -117,6 +120,9 @@ class HubRevision:
         address: the web page of this revision.
         component: the component of a pipeline that this is, with the files of that alone; None for
             a whole model.
+        license: the licence, as the publisher writes it; None for none.
+        published_at: when the model, or the version of a registry, was published.
+        changed_at: as of :class:`HubModel`.
     """
 
     name: str
@@ -129,6 +135,9 @@ class HubRevision:
     files: tuple[HubFile, ...] = field(default=(), repr=False)
     address: str = ""
     component: str | None = None
+    license: str | None = None
+    published_at: datetime | None = None
+    changed_at: datetime | None = None
 
     @property
     def model_name(self) -> str:
