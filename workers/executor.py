@@ -14,7 +14,7 @@ from app.infra.db.visibility import every_tenant, one_tenant
 from app.infra.errors import RetryLater, Unavailable
 from app.jobs.claim import JobClaim, LeaseLost, ShuttingDown
 from app.jobs.queue import MAX_ATTEMPTS
-from app.jobs.records import JobRecord
+from app.jobs.records import HUB_QUEUES, JobRecord
 from app.jobs.service import SERVICE, JobService, Unfinished
 from modelkin.errors import ModelkinError
 
@@ -45,7 +45,7 @@ class JobExecutor:
 
     def execute(self, job: JobRecord) -> None:
         """Make one attempt at a claimed job, and record its end."""
-        timeout = math.inf if self._jobs.queues.get(job.kind) == "hubs" else self._timeout
+        timeout = math.inf if self._jobs.queues.get(job.kind) in HUB_QUEUES else self._timeout
         claim = JobClaim(self._database, job, self.stopping, timeout)
         log.info("job %s (%s) begins, attempt %d", job.id, job.kind, job.attempts)
         try:

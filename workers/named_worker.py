@@ -120,6 +120,8 @@ class NamedWorker:
             places.setdefault((self._queues.get(kind, "jobs"), tenant_id), []).append(kind)
         if held is not None:
             self._review_at = clock + _REVIEW_INTERVAL_S
+        if any(queue == "hubs" for queue, _ in places):  # backfills give way
+            places = {place: kinds for place, kinds in places.items() if place[0] != "backfills"}
         free = [place for place in places if self.pool.has_place(*place)]
         for queue, tenant_id in secrets.SystemRandom().sample(free, len(free)):
             kinds = places[queue, tenant_id]

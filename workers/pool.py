@@ -28,6 +28,7 @@ class JobPool:
         execute: carries a job out.
         concurrency: the most jobs at a time that are not short, at least 4; half of these places
             are for the hubs queue. One tenant may fill all but one of the places of each queue.
+            Backfills have places beside them, one less than the hubs queue.
         on_end: called, in any thread, when a place is free again.
     """
 
@@ -41,6 +42,7 @@ class JobPool:
         self._places: Final[dict[QueueName, tuple[int, int]]] = {
             "jobs": (concurrency - half, concurrency - half - 1),
             "hubs": (half, half - 1),
+            "backfills": (half - 1, half - 1),
             "short": (_SHORT_PLACES, _SHORT_PLACES_PER_TENANT),
         }
         self._execute = execute

@@ -9,7 +9,15 @@ from typing import Any, Final, Literal
 
 from app.tenancy.auth.records import Tenant
 
-__all__ = ["CANCELLED", "CHANNEL", "JobRecord", "JobState", "QueueName", "kept_parameters"]
+__all__ = [
+    "CANCELLED",
+    "CHANNEL",
+    "HUB_QUEUES",
+    "JobRecord",
+    "JobState",
+    "QueueName",
+    "kept_parameters",
+]
 
 _MAX_KEPT_BYTES: Final = 4096
 """Bytes of parameters that an ended job keeps; a tenant may have 100,000 such jobs."""
@@ -18,8 +26,11 @@ CANCELLED: Final = {"code": "job_cancelled", "detail": "the job was cancelled"}
 """The ``error`` of a cancelled job."""
 CHANNEL: Final = "modelkin_jobs"
 """The channel of the database on which workers are notified of queued jobs."""
-QueueName = Literal["jobs", "hubs", "short"]
-"""The queues of the workers: of most kinds, of kinds that wait for hubs, and of short kinds."""
+QueueName = Literal["jobs", "hubs", "backfills", "short"]
+"""The queues of the workers: of most kinds, of kinds that wait for hubs, of those that do so behind
+all these, and of short kinds."""
+HUB_QUEUES: Final = frozenset[QueueName]({"hubs", "backfills"})
+"""Those whose jobs may take long: hubs are slow."""
 JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 
