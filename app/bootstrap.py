@@ -7,20 +7,16 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from app.anatomy import jobs as anatomies
-from app.anatomy.keeping import AnatomyKeeper
-from app.anatomy.service import AnatomyService
 from app.container import Container
-from app.fingerprints.finding.index import FindingIndex
 from app.fingerprints.service import FingerprintService
 from app.hubs import jobs as hubs
+from app.hubs.assembly import open_ingestion
+from app.hubs.backfill import FingerprintBackfill
 from app.hubs.clients.http import TransferLimits
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.incoming.service import HubEventService
 from app.hubs.ingestion.selection_plan import Sizes
-from app.hubs.ingestion.selector import SupportSelector
 from app.hubs.ingestion.service import IngestionService
-from app.hubs.ingestion.space_resolver import SpaceResolver
 from app.hubs.polling import HubPoller
 from app.hubs.service import SourceService
 from app.hubs.sync_requests import SyncScheduler
@@ -116,13 +112,16 @@ def register_jobs(services: Container) -> None:
     jobs = services[JobService]
     webhooks.register_jobs(jobs, services[DeliveryService])
     hubs.register_jobs(
-        jobs, services[IngestionService], services[HubPoller], services[HubEventService]
+        jobs,
+        services[IngestionService],
+        services[HubPoller],
+        services[FingerprintBackfill],
+        services[HubEventService],
     )
     clustering.register_jobs(jobs, services[ClusteringService], services[PolicyService])
     maps.register_jobs(jobs, services[MapService])
     catalog.register_jobs(jobs, services[TensorCountService])
     merges.register_jobs(jobs, services[MergeService])
-    anatomies.register_jobs(jobs, services[AnatomyKeeper])
     maintenance.register_jobs(jobs, services[MaintenanceJobs])
     notifications.register_jobs(jobs, services[EventFanOut])
 
@@ -179,7 +178,6 @@ def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Cont
     _add_search(services, stores, buckets)
     _add_public(services, stores)
     _add_hubs(services, stores)
-    _add_anatomies(services)
     _add_clustering(services, stores)
     _add_learngenes(services, stores)
     _add_kinship(services)
@@ -272,35 +270,15 @@ def _add_hubs(services: Container, stores: Stores) -> None:
     registry = services.add(HubRegistry(services[Egress], limits))
     sync = services.add(SyncScheduler(jobs))
     sources = services.add(SourceService(secrets, sync, services[QuotaService]))
-    services.add(
-        IngestionService(
-            stores.database,
-            sources,
-            registry,
-            stores.downloads,
-            SupportSelector(
-                stores.database,
-                SpaceResolver(stores.database, services[SpaceService]),
-                Sizes(services[SupportSizeService], settings.max_ingested_indices),
-            ),
-            services[ModelWriter],
-            services[WeightsService],
-            services[QuotaService],
-            sync,
-        )
-    )
+    sizes = Sizes(services[SupportSizeService], settings.max_ingested_indices)
+    stored = services[SpaceService], services[ModelWriter], services[WeightsService]
+    needs = *stored, services[FingerprintService], services[QuotaService]
+    opened = stores.database, stores.downloads, sources, registry, sync
+    services.add(open_ingestion(*opened, sizes, *needs))
     retention = settings.delivery_retention_days
     services.add(HubEventService(stores.database, secrets, sync, retention=retention))
+    services.add(FingerprintBackfill(stores.database, sync))
     services.add(HubPoller(stores.database, sync, sources, registry.hub_of))
-
-
-def _add_anatomies(services: Container) -> None:
-    fingerprints = services[FingerprintService]
-    made = services.add(AnatomyService(fingerprints, services[FindingIndex]))
-    keeper = AnatomyKeeper(
-        services[Database], fingerprints, made, services[JobService], services[Outbox]
-    )
-    fingerprints.follow(services.add(keeper))
 
 
 def _add_clustering(services: Container, stores: Stores) -> None:

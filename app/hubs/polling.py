@@ -17,7 +17,7 @@ from typing import Any, Final
 from app.hubs.clients.protocol import Hub, HubModel
 from app.hubs.filters import unnamable
 from app.hubs.records import SeenModel
-from app.hubs.repositories import source_models, sources
+from app.hubs.repositories import fingerprint_states, source_models, sources
 from app.hubs.service import OpenSource, SourceService
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database, Reader, Writer
@@ -50,6 +50,7 @@ class ListingDiff:
         new, changed, gone: names of the models to synchronize.
         back: names of the models that the previous listing lacked.
         tags: the digests of tags to record, by the names of models.
+        dates: when models were changed last on the hub, where that is not known yet.
         unlisted: names of stored models that the previous listing lacked, too: the poll looks up
             each.
         unnamable: the number of models whose names are invalid here.
@@ -62,6 +63,7 @@ class ListingDiff:
     gone: list[str] = field(default_factory=list)
     back: list[str] = field(default_factory=list)
     tags: dict[str, str] = field(default_factory=dict)
+    dates: dict[str, datetime] = field(default_factory=dict)
     unlisted: list[str] = field(default_factory=list)
     unnamable: int = 0
     unnamable_models: dict[str, str] = field(default_factory=dict)
@@ -156,6 +158,7 @@ class HubPoller:
             source_models.note_listed(session, source.id, found.gone, listed=False)
             source_models.note_listed(session, source.id, found.back, listed=True)
             source_models.note_tags(session, source.id, found.tags)
+            fingerprint_states.note_changes(session, source.id, found.dates)
             sources.note_poll(session, source.id, started, found.to_json())
             return found.to_json()
 
@@ -258,6 +261,8 @@ def _note(
         found.changed[line.name] = line.revision
     if before is not None and not before.listed:
         found.back.append(line.name)
+    if before is not None and line.changed_at not in (None, before.changed_at):
+        found.dates[line.name] = line.changed_at
     if before is not None and _has_other_tags(line, before):
         found.tags[line.name] = line.tags_digest
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from app.tenancy.auth.records import Tenant
 
 __all__ = [
+    "FingerprintCounts",
     "HubEventRecord",
     "ImportanceName",
     "OnDelete",
@@ -48,6 +49,9 @@ class SourceRecord:
         last_refusal: the last event with a wrong secret, as ``{"at", "detail"}``.
         last_error: the last failure of a poll or ingestion, as ``{"at", "code", "detail"}``.
         last_poll: the findings of the last poll, ``{"models", "enqueued", ...}``.
+        fingerprints: whether the models get fingerprints.
+        backfill_per_hour: how many models an hour are read again that have none; None for no limit.
+        next_backfill_at: when the next of these may be; None for never.
     """
 
     id: str
@@ -71,6 +75,9 @@ class SourceRecord:
     last_poll_at: datetime | None = None
     next_poll_at: datetime | None = None
     exclude: Sequence[str] | None = None
+    fingerprints: bool = True
+    backfill_per_hour: int | None = None
+    next_backfill_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,7 @@ class SeenModel:
         listed: whether it was in the last listing, or is newer than that.
         placed: whether it is stored here.
         tags: the digest of its tags; None if they were not seen.
+        changed_at: when it was changed last on the hub; None if the hub has not said so.
     """
 
     name: str
@@ -129,3 +137,19 @@ class SeenModel:
     listed: bool
     placed: bool
     tags: str | None = None
+    changed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FingerprintCounts:
+    """How many models of a source's hub were read for their fingerprints.
+
+    Attributes:
+        read: those that have one.
+        without: those that can have none, such as adapters.
+        waiting: those that are to be read.
+    """
+
+    read: int = 0
+    without: int = 0
+    waiting: int = 0

@@ -7,7 +7,7 @@ every connection is checked again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,8 +16,14 @@ from urllib.parse import urlsplit
 
 from app.hubs.filters import Filters
 from app.hubs.kinds import HUB_KINDS, PUBLIC_HOSTS
-from app.hubs.records import HubEventRecord, ImportanceName, OnDelete, SourceRecord
-from app.hubs.repositories import hub_events, source_models, sources
+from app.hubs.records import (
+    FingerprintCounts,
+    HubEventRecord,
+    ImportanceName,
+    OnDelete,
+    SourceRecord,
+)
+from app.hubs.repositories import fingerprint_states, hub_events, source_models, sources
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import new_id
@@ -30,10 +36,18 @@ from app.tenancy.quotas.service import QuotaService
 from modelkin.errors import InvalidParameter
 from modelkin.types.paging import Page
 
-__all__ = ["DEFAULT_POLL_S", "OpenSource", "SourceIn", "SourceService"]
+__all__ = [
+    "DEFAULT_BACKFILL_PER_HOUR",
+    "DEFAULT_POLL_S",
+    "OpenSource",
+    "SourceIn",
+    "SourceService",
+]
 
 DEFAULT_POLL_S: Final = 3600
 """Seconds between two polls by default."""
+DEFAULT_BACKFILL_PER_HOUR: Final = 60
+"""Models that are read again an hour for their fingerprints, by default."""
 _RESYNC_FIELDS = ("url", "space", "importance", "base_model", "exclude", "filters")
 """The fields whose change requires a sync of every model."""
 
@@ -57,6 +71,8 @@ class SourceIn:
     poll_seconds: int | None = DEFAULT_POLL_S
     polled: bool = False
     exclude: Sequence[str] = ()
+    fingerprints: bool = True
+    backfill_per_hour: int | None = DEFAULT_BACKFILL_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +94,7 @@ class OpenSource:
     on_delete: OnDelete
     updated_at: datetime
     exclude: tuple[str, ...] = ()
+    fingerprints: bool = True
 
 
 class SourceService:
@@ -129,6 +146,9 @@ class SourceService:
             created_at=now,
             updated_at=now,
             exclude=list(wanted.exclude) or None,
+            fingerprints=wanted.fingerprints,
+            backfill_per_hour=wanted.backfill_per_hour,
+            next_backfill_at=now if wanted.fingerprints else None,
         )
         source = _with_next_poll(source, filters, asked=wanted.polled, now=now)
         count = partial(sources.count_sources, session, tenant)
@@ -173,6 +193,7 @@ class SourceService:
             changes["exclude"] = list(changes["exclude"] or ()) or None
         now = self._now()
         after = replace(before, **changes, updated_at=now)
+        after = replace(after, next_backfill_at=now if after.fingerprints else None)
         resync = "token" in given or any(
             getattr(after, name) != getattr(before, name) for name in _RESYNC_FIELDS
         )
@@ -181,7 +202,7 @@ class SourceService:
         if resync or after.poll_seconds != before.poll_seconds:
             asked = given.get("poll_seconds") is not None
             after = _with_next_poll(after, filters, asked=asked, now=now)
-        names = (*changes, "updated_at", "poll_seconds", "next_poll_at")
+        names = (*changes, "updated_at", "poll_seconds", "next_poll_at", "next_backfill_at")
         sources.update_source(session, after.id, {name: getattr(after, name) for name in names})
         return self._poll_if_due(session, after)
 
@@ -201,6 +222,12 @@ class SourceService:
         if why := _why_not_polled(source, Filters.of(source.filters)):
             raise Conflict(f"this source is not polled: {why}")
         return self._sync.sync_hub(session, tenant, source.id, space=source.space)
+
+    def fingerprint_counts(
+        self, session: Reader, found: Collection[SourceRecord]
+    ) -> Mapping[str, FingerprintCounts]:
+        """How far the fingerprints of some sources are, by the ids of the sources."""
+        return fingerprint_states.counts(session, [source.id for source in found])
 
     def hub_events(
         self, session: Reader, source: SourceRecord, *, limit: int, cursor: str | None
@@ -229,6 +256,7 @@ class SourceService:
             on_delete=source.on_delete,
             updated_at=source.updated_at,
             exclude=tuple(source.exclude or ()),
+            fingerprints=source.fingerprints,
         )
 
     def _poll_if_due(self, session: Writer, source: SourceRecord) -> SourceRecord:

@@ -16,10 +16,12 @@ from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.tenancy.auth.records import Tenant
 
-__all__ = ["INGEST", "POLL", "SyncScheduler"]
+__all__ = ["BACKFILL", "INGEST", "POLL", "SyncScheduler"]
 
 INGEST: Final = "ingest"
 """The kind of the jobs that synchronize one model."""
+BACKFILL: Final = "backfill"
+"""The kind of the jobs that synchronize one model, to read it for its fingerprint."""
 POLL: Final = "poll"
 """The kind of the jobs that compare a hub's listing and enqueue a sync for each change."""
 _MAX_CONCURRENT_SYNCS = 50
@@ -67,6 +69,17 @@ class SyncScheduler:
         about = f"{source_id} {model} {moved_from or ''}{' gone' if gone else ''}".encode()
         key = hashlib.blake2b(about, digest_size=16).hexdigest()
         return self._enqueue(session, tenant, INGEST, key, parameters, space=space)
+
+    def read_again(
+        self, session: Writer, tenant: Tenant, source_id: str, model: str, *, space: str
+    ) -> JobRecord:
+        """Enqueue the sync of a stored model, behind those of events and polls.
+
+        Args: as of :meth:`sync_model`.
+        """
+        asked = {"source": source_id, "model": model, "revision": None, "moved_from": None}
+        key = hashlib.blake2b(f"{source_id} {model}".encode(), digest_size=16).hexdigest()
+        return self._jobs.enqueue(session, tenant, BACKFILL, asked, space=space, dedup_key=key)
 
     def sync_hub(
         self,

@@ -10,6 +10,7 @@ __all__ = ["ADVICE", "duration", "kind_in_words", "what_to_do"]
 
 _KINDS: Final[Mapping[str, str]] = {
     "clustering": "clustering",
+    "backfill": "sync of a model, for its fingerprint",
     "ingest": "sync of a model",
     "map": "map",
     "poll": "poll of a source",

@@ -11,13 +11,14 @@ from app.hubs.filters import MAX_ENTRIES
 from app.hubs.incoming.service import Receipt
 from app.hubs.kinds import HubKindName
 from app.hubs.records import (
+    FingerprintCounts,
     HubEventRecord,
     ImportanceName,
     OnDelete,
     Outcome,
     SourceRecord,
 )
-from app.hubs.service import DEFAULT_POLL_S, SourceIn
+from app.hubs.service import DEFAULT_BACKFILL_PER_HOUR, DEFAULT_POLL_S, SourceIn
 from app.infra.http.schemas import RequestModel
 from app.models.spaces.stored_layouts import MAX_TENSOR_NAME_LENGTH
 from modelkin._validation import check_model_name, check_space_name
@@ -28,6 +29,7 @@ __all__ = ["HubEventPage", "ReceiptOut", "SourceChanges", "SourceNew", "SourceOu
 MAX_SECRET_BYTES = 16 << 10
 MIN_POLL_S = 10
 MAX_POLL_S = 30 * 86400
+MAX_PER_HOUR = 100_000
 
 _EXAMPLE: dict[str, Any] = {
     "kind": "huggingface",
@@ -51,6 +53,7 @@ Patterns = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME_LENGTH)]],
     Field(max_length=MAX_ENTRIES),
 ]
+PerHour = Annotated[int, Field(ge=1, le=MAX_PER_HOUR)]
 PollSeconds = Annotated[int, Field(ge=MIN_POLL_S, le=MAX_POLL_S)]
 
 
@@ -103,6 +106,17 @@ class SourceNew(RequestModel):
         "event; null for never, also used where the hub cannot be listed",
     )
 
+    fingerprints: bool = Field(
+        True,
+        description="whether each model gets a fingerprint, by which the models are found that its "
+        "tensors come from; models that have none yet are read again, the last changed first",
+    )
+    backfill_per_hour: PerHour | None = Field(
+        DEFAULT_BACKFILL_PER_HOUR,
+        description="how many stored models an hour are read again for their fingerprints; null "
+        "for as many as the workers can",
+    )
+
     def to_source(self) -> SourceIn:
         """The fields for the service."""
         return SourceIn(
@@ -118,6 +132,8 @@ class SourceNew(RequestModel):
             poll_seconds=self.poll_seconds,
             polled="poll_seconds" in self.model_fields_set and self.poll_seconds is not None,
             exclude=self.exclude or (),
+            fingerprints=self.fingerprints,
+            backfill_per_hour=self.backfill_per_hour,
         )
 
 
@@ -136,11 +152,13 @@ class SourceChanges(RequestModel):
     filters: FiltersIO | None = None
     on_delete: OnDelete | None = None
     poll_seconds: PollSeconds | None = None
+    fingerprints: bool | None = None
+    backfill_per_hour: PerHour | None = None
 
     def to_changes(self) -> dict[str, Any]:
         """The fields that were sent, for the service."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
-        for name in ("space", "secret", "on_delete"):
+        for name in ("space", "secret", "on_delete", "fingerprints"):
             if name in given and given[name] is None:
                 raise InvalidParameter(f"{name}: every source has one", field=name)
         if "space" in given:
@@ -165,6 +183,16 @@ class SourceErrorOut(BaseModel):
     at: datetime
     code: str
     detail: str
+
+
+class FingerprintCountsOut(BaseModel):
+    """How far the fingerprints of a hub's models are."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    read: int = Field(description="models that have a fingerprint")
+    without: int = Field(description="models that can have none, such as adapters")
+    waiting: int = Field(description="models that are to be read, most of them again")
 
 
 class SourceOut(BaseModel):
@@ -194,19 +222,22 @@ class SourceOut(BaseModel):
     last_poll: dict[str, Any] | None = Field(description="what the last poll found")
     last_poll_at: datetime | None
     next_poll_at: datetime | None
+    fingerprints: bool = Field(description="whether each model gets a fingerprint")
+    backfill_per_hour: int | None = Field(
+        description="how many stored models an hour are read again for their fingerprints"
+    )
+    fingerprint_counts: FingerprintCountsOut = Field(description="how far the fingerprints are")
 
     @classmethod
-    def of(cls, source: SourceRecord) -> SourceOut:
-        shown = {
-            name: getattr(source, name)
-            for name in cls.model_fields
-            if name not in {"exclude", "has_token", "hook", "last_delivery_at"}
-        }
+    def of(cls, source: SourceRecord, counts: FingerprintCounts) -> SourceOut:
+        made = {"exclude", "has_token", "hook", "last_delivery_at", "fingerprint_counts"}
+        shown = {name: getattr(source, name) for name in cls.model_fields if name not in made}
         return cls(
             hook=f"/v1/hooks/{source.id}",
             has_token=source.token is not None,
             exclude=list(source.exclude or ()),
             last_delivery_at=source.last_event_at,
+            fingerprint_counts=FingerprintCountsOut.model_validate(counts),
             **shown,
         )
 

@@ -14,7 +14,9 @@ from app.hubs.endpoints.schemas import (
     SourceOut,
     SourcePage,
 )
+from app.hubs.records import SourceRecord
 from app.hubs.service import SourceService
+from app.infra.db.database import Reader
 from app.infra.errors import Conflict, QuotaExceeded, SecretKeyMissing, SourceNotFound
 from app.infra.http.answers import Answer, PageLimit, page_answer
 from app.infra.http.dependencies import Cursor
@@ -64,7 +66,7 @@ def create(
             return kept
         source = sources.create(session, context.tenant, body.to_source())
         location = {"Location": f"/v1/sources/{source.id}"}
-        return once.keep(session, Answer(SourceOut.of(source), 201, location))
+        return once.keep(session, Answer(_shown(sources, session, source), 201, location))
 
 
 @routes.get(
@@ -83,7 +85,9 @@ def list_sources(
     """The sources, newest first."""
     with context.reading() as session:
         page = sources.list(session, context.tenant, limit=limit, cursor=cursor)
-    return page_answer(map(SourceOut.of, page.items), page.next_cursor)
+        counts = sources.fingerprint_counts(session, page.items)
+    shown = (SourceOut.of(source, counts[source.id]) for source in page.items)
+    return page_answer(shown, page.next_cursor)
 
 
 @routes.get(
@@ -99,7 +103,7 @@ def show(
 ) -> SourceOut:
     """One source: its settings, and its last events and errors."""
     with context.reading() as session:
-        return SourceOut.of(sources.get(session, context.tenant, source))
+        return _shown(sources, session, sources.get(session, context.tenant, source))
 
 
 @routes.patch(
@@ -120,7 +124,8 @@ def update(
     """
     body = received.read()
     with context.writing() as session:
-        return SourceOut.of(sources.update(session, context.tenant, source, body.to_changes()))
+        changed = sources.update(session, context.tenant, source, body.to_changes())
+        return _shown(sources, session, changed)
 
 
 @routes.delete(
@@ -179,3 +184,8 @@ def poll(
     """
     with context.writing() as session:
         return job_answer(sources.poll(session, context.tenant, source))
+
+
+def _shown(sources: SourceService, session: Reader, source: SourceRecord) -> SourceOut:
+    """A source with the counts of its models."""
+    return SourceOut.of(source, sources.fingerprint_counts(session, [source])[source.id])

@@ -19,18 +19,21 @@ from app.hubs.ingestion.descriptions import (
     hub_attribute,
     tags_of,
 )
+from app.hubs.ingestion.fingerprinting import Fingerprinting
+from app.hubs.ingestion.model_mover import ModelMover
 from app.hubs.ingestion.renamed_bases import rename_bases, renames_of, spaces_declaring
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection
-from app.hubs.ingestion.stored_models import Held, StoredModel, find_held, hub_of, require_free
+from app.hubs.ingestion.stored_models import Held, find_held, hub_of, require_free
 from app.hubs.ingestion.sync_results import (
     SyncedModel,
     difference_facts,
+    fingerprint_result,
     pipeline_result,
     place_of,
 )
 from app.hubs.records import ImportanceName, Place
-from app.hubs.repositories import source_models
+from app.hubs.repositories import fingerprint_states, source_models, sources
 from app.hubs.service import OpenSource
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Writer
@@ -48,8 +51,16 @@ __all__ = ["IngestWriter", "note"]
 class IngestWriter:
     """Store an ingested model and record its sync."""
 
-    def __init__(self, models: ModelWriter, weights: WeightsService, syncs: SyncScheduler) -> None:
+    def __init__(
+        self,
+        models: ModelWriter,
+        weights: WeightsService,
+        syncs: SyncScheduler,
+        fingerprinting: Fingerprinting,
+    ) -> None:
         self._models = models
+        self._mover = ModelMover(models)
+        self._fingerprinting = fingerprinting
         self._weights = weights
         self._syncs = syncs
 
@@ -78,9 +89,15 @@ class IngestWriter:
                 put = Put(part.made.name, ready.content)
                 session.after_rollback(partial(self._models.discard, put))
         made, past = parts[0].made, self._hold(session, parts[0].made)
-        targets = {part.component: _targets(part, past) for part in parts}
-        kept = {name: _renamed(past[name][0], made, name) for name in refused if past.get(name)}
-        places = kept | {part.component: place_of(part, targets[part.component]) for part in parts}
+        targets = {part.component: _targets(part, past) for part in parts if part.refusal is None}
+        without = {part.component: part for part in parts if part.refusal is not None}
+        stay = {*refused, *without}
+        places = {name: _renamed(past[name][0], made, name) for name in stay if past.get(name)}
+        places |= {
+            part.component: place_of(part, targets[part.component])
+            for part in parts
+            if part.component in targets
+        }
         if not source_models.finish_sync(
             session,
             made.source.id,
@@ -89,31 +106,55 @@ class IngestWriter:
             opened=made.source.updated_at,
             revision=made.revision.revision,
             places=places,
+            error=without[None].refused if None in without else None,
             tags=tags_digest(made.revision.tags),
+            changed_at=made.revision.changed_at,
         ):
             raise _superseded_error(made.revision.name)
-        if made.moved_from is not None:
-            source_models.forget(session, made.source.id, made.moved_from)
         renames = renames_of(made, {*targets, *past})
         declaring = spaces_declaring(session, made.source, renames)
         holding = [one.space for held in past.values() for all_ in held for _, one in all_]
         holding += (space for target in targets.values() for space in target.values())
         _lock(session, [*holding, *declaring])
         left: dict[str, list[str]] = {}
-        results = {}
+        results = {name: fingerprint_result(part) for name, part in without.items()}
+        for part in without.values():
+            sources.note_error(session, made.source.id, *part.error)
         for part in parts:
-            target = targets[part.component]
-            left_in = self._move(session, part, past.pop(part.component, []), target)
-            results[part.component] = self._write(session, part, target, left_in)
+            if part.component in targets:
+                target = targets[part.component]
+                before = past.pop(part.component, [])
+                left_in = self._mover.move(session, part, before, target)
+                results[part.component] = self._write(session, part, target, left_in)
         for component, held in past.items():
-            found = self._leave(session, made, component, held, keep=component in refused)
-            left |= {_name(made, component): found} if found and component not in refused else {}
+            name = _name(made, component)
+            found = self._mover.leave(session, made, name, held, keep=component in stay)
+            left |= {name: found} if found and component not in stay else {}
         rename_bases(session, made.source, renames, declaring, {space.id for space in holding})
         self._sync_moved(session, parts)
+        self._store_fingerprints(session, parts, results)
+        if made.moved_from is not None:
+            source_models.forget(session, made.source.id, made.moved_from)
         more = {"left": left} if left else {}
         if None in results:
             return {**results[None], **more}
         return pipeline_result(results, refused, notes, made) | more
+
+    def _store_fingerprints(
+        self,
+        session: Writer,
+        parts: Sequence[SyncedModel],
+        results: Mapping[str | None, dict[str, Any]],
+    ) -> None:
+        """Store the fingerprints, and add to each result what there is to say of it."""
+        made = parts[0].made
+        if not made.source.fingerprints:
+            outdated = {part.component: part.made.fingerprint_recipe for part in parts}
+            fingerprint_states.outdate(session, made.source.id, made.revision.name, outdated)
+            return
+        found = [(part.made, part.fingerprint) for part in parts]
+        for component, said in self._fingerprinting.store(session, found).items():
+            results[component]["fingerprint"] = said
 
     def _sync_moved(self, session: Writer, parts: Sequence[SyncedModel]) -> None:
         """Enqueue the syncs of bases that have moved on the hub, and not yet here."""
@@ -230,10 +271,12 @@ class IngestWriter:
         _lock(session, (one.space for one in stored))
         for one in stored:
             self._models.delete(session, one.space, one.model.name)
+        without = removes and self._fingerprinting.remove(session, source, name)
         whole = places.get(None)
         return {
             "outcome": "gone",
             "removed": bool(stored),
+            "fingerprint_removed": without,
             "space": None if whole is None else whole.space,
             "delta_space": None if whole is None else whole.delta_space,
             "model": None if whole is None else whole.model,
@@ -249,56 +292,6 @@ class IngestWriter:
                 if (held := find_held(session, source, place)) is not None:
                     found.setdefault(component, []).append(held)
         return found
-
-    def _move(
-        self,
-        session: Writer,
-        part: SyncedModel,
-        past: Sequence[Held],
-        targets: Mapping[ImportanceName, SpaceRecord],
-    ) -> dict[ImportanceName, str]:
-        """Give the stored supports of a model its present name.
-
-        A support that belongs to another space by now, or to none, stays where it is if the source
-        keeps deleted models. Returns these spaces.
-        """
-        kept = {space.id for space in targets.values()}
-        left: dict[ImportanceName, str] = {}
-        for importance, one in (each for held in past for each in held):
-            if one.space.id not in kept and part.made.source.on_delete == "remove":
-                self._models.delete(session, one.space, one.model.name)
-                continue
-            self._rename(session, one, part.made.name)
-            if one.space.id not in kept:
-                left[importance] = one.space.name
-        return left
-
-    def _leave(
-        self,
-        session: Writer,
-        made: IngestResult,
-        component: str | None,
-        past: Sequence[Held],
-        keep: bool,
-    ) -> list[str]:
-        """Delete what the repository has no longer, unless it is kept; return its spaces then."""
-        spaces_left = []
-        for _, one in (each for held in past for each in held):
-            if made.source.on_delete == "remove" and not keep:
-                self._models.delete(session, one.space, one.model.name)
-            else:
-                self._rename(session, one, _name(made, component))
-                spaces_left.append(one.space.name)
-        return spaces_left
-
-    def _rename(self, session: Writer, held: StoredModel, name: str) -> None:
-        """Give a stored model its present name; delete it if a model has that name already."""
-        if held.model.name == name:
-            return
-        if models.find_model(session, held.space, name) is None:
-            self._models.rename(session, held.space, held.model.name, name)
-        else:
-            self._models.delete(session, held.space, held.model.name)
 
     def _store(
         self,
@@ -366,6 +359,8 @@ def note(
         revision=revision,
         error=error,
     )
+    if source.fingerprints:
+        fingerprint_states.set_state(session, source.id, name, "none")
 
 
 def _targets(

@@ -1,7 +1,8 @@
 """``Reading``: the one pass of a sync over a model's files, and those of its base.
 
 Large files are fetched as they are read, so all that a sync wants of them is asked before: the
-digests of all weights, the largest weights, the largest differences and the digest of the base.
+digests of all weights, the largest weights, the largest differences, the digest of the base, and
+the lines of a fingerprint.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.hubs.ingestion.base_names import LACKING
+from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher
 from app.hubs.ingestion.files.ranged_files import RangedFiles
 from app.hubs.ingestion.files.resumption import Resumption
 from modelkin.checkpoints import Checkpoint, Weights
+from modelkin.checkpoints.lines import PassLines
 from modelkin.checkpoints.one_pass import OnePass, describe_weights
 from modelkin.checkpoints.pieces import pieces_by_tensor
+from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.importance import Importance, Origin
 from modelkin.core.layout import Layout
 from modelkin.core.matching.correspondence import correspond
@@ -23,12 +27,37 @@ from modelkin.core.support import Support
 from modelkin.core.weights import WeightsDigest
 from modelkin.errors import ModelkinError
 
-__all__ = ["Reading"]
+__all__ = ["LinesRequest", "Reading", "read_lines"]
 
 Counting = Callable[[int, int], None]
 """A function of the values read, and of all."""
 Sized = Callable[[float], int]
 """The K of a checkpoint that has a share of a layout's parameters."""
+
+
+class LinesRequest:
+    """The lines of a model's file that its fingerprint needs, whichever pass reads them.
+
+    Attributes:
+        is_read: whether a pass over the whole file has ended.
+    """
+
+    def __init__(self) -> None:
+        self.is_read = False
+        self._lines: PassLines | None = None
+
+    def ask(self, one: OnePass, checkpoint: Checkpoint) -> None:
+        """Have a pass read them: of all tensors, also of those that supports leave out."""
+        self._lines = one.lines(checkpoint.stored)
+
+    def fingerprint(self) -> Fingerprint:
+        """The fingerprint, once a pass has ended.
+
+        Raises:
+            InvalidImportance: a value of a matrix is NaN or infinite.
+        """
+        assert self._lines is not None
+        return self._lines.fingerprint()
 
 
 class Reading:
@@ -38,9 +67,16 @@ class Reading:
         checkpoint: the model, as it was opened.
         layout: the tensors of its space; supports follow it.
         files: the files that are fetched as they are read.
+        lines: those of a fingerprint; None where it needs none.
     """
 
-    def __init__(self, checkpoint: Checkpoint, layout: Layout, files: RangedFiles) -> None:
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        layout: Layout,
+        files: RangedFiles,
+        lines: LinesRequest | None = None,
+    ) -> None:
         self._checkpoint = checkpoint
         self._layout = layout
         self._files = files
@@ -48,6 +84,9 @@ class Reading:
         self._pass = OnePass(base_errors=LACKING)
         self._own = self._pass.digest()
         self._pass.add_stored(self._own, checkpoint.stored)
+        self._lines = lines
+        if lines is not None:
+            lines.ask(self._pass, checkpoint)
         self._weights: LargestEntries | None = None
         self._base: Checkpoint | None = None
         self._common = self._model
@@ -69,6 +108,11 @@ class Reading:
         most = sized(self._share(self._common))
         self._differences = self._pass.select(self._common.tensors, others.tensors, most)
 
+    @property
+    def most_held(self) -> int:
+        """The most bytes of a file that are read twice, and must be on the disk until then."""
+        return self._pass.most_twice
+
     def read(self, count: Counting, resumption: Resumption) -> None:
         """Read all files, from the last one on that a killed sync has read.
 
@@ -88,8 +132,10 @@ class Reading:
 
         resumption.restore(self._pass)
         self._files.trust(self._pass.finished)  # a state is kept of compared files alone
-        self._pass.read(count, after_file)
+        self._pass.read(count, after_file, self._files.hold)
         self._compare(None)
+        if self._lines is not None:
+            self._lines.is_read = True
 
     def _compare(self, paths: frozenset[Path] | None) -> None:
         """Compare files with the digests that the hub declares; None for all files.
@@ -173,3 +219,36 @@ class Reading:
             place = beside.get(spec.name)
             self._pass.add_to(digest, spec.name, spec.shape, pieces, place, of_base=True)
         return digest
+
+
+def read_lines(
+    lines: LinesRequest,
+    checkpoint: Checkpoint,
+    fetching: CheckpointFetcher,
+    count: Counting,
+    resumption: Resumption,
+) -> None:
+    """Read a model for its fingerprint alone.
+
+    Args:
+        lines: has the answer afterwards.
+        fetching: has fetched the checkpoint, or fetches it as it is read.
+        resumption: as for :meth:`Reading.read`.
+
+    Raises:
+        InvalidCheckpoint, HubProtocolError, RangesIgnored: as :meth:`Reading.read`.
+        StorageFull: the disk has no room for what is read twice.
+    """
+    one, files = OnePass(), fetching.ranged
+    lines.ask(one, checkpoint)
+    fetching.make_room(one.most_twice)
+
+    def after_file(finished: frozenset[Path]) -> None:
+        files.finish(finished)
+        resumption.keep(one)
+
+    resumption.restore(one)
+    files.trust(one.finished)
+    one.read(count, after_file, files.hold)
+    files.finish()
+    lines.is_read = True

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.fingerprints.records import SCHEME
 from app.hubs.clients.protocol import HubRevision
 from app.hubs.ingestion.bases import Base
 from app.hubs.ingestion.files.checkpoint_fetcher import fingerprint
@@ -14,6 +15,7 @@ from app.hubs.records import ImportanceName
 from app.hubs.service import OpenSource
 from app.models.catalog.puts import PreparedSupport
 from modelkin.core.support import Support
+from modelkin.errors import ModelkinError
 
 __all__ = ["IngestResult", "PreparedModel", "SelectedModel", "adapter_recipe", "weights_recipe"]
 
@@ -29,6 +31,7 @@ class IngestResult:
         moved_from: the previous name of the repository on the hub.
         revision: the revision of the model, or of one component of a pipeline.
         adapter: whether the model is an adapter.
+        refusal: why no support of it can be made; None where one can, as far as is known.
     """
 
     source: OpenSource
@@ -38,6 +41,7 @@ class IngestResult:
     base: Base
     job: str
     adapter: bool = False
+    refusal: ModelkinError | None = None
 
     @property
     def name(self) -> str:
@@ -48,6 +52,11 @@ class IngestResult:
     def recipe(self) -> str:
         """A digest that is the same for the same support of the weights."""
         return weights_recipe(self.source, self.revision)
+
+    @property
+    def fingerprint_recipe(self) -> str:
+        """A digest that is the same for the same fingerprint, whatever the source says."""
+        return _digest([SCHEME, fingerprint(self.revision)])
 
     @property
     def difference_recipe(self) -> str | None:

@@ -18,7 +18,7 @@ from app.hubs.ingestion.bases import LACKING
 from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher, revision_label
 from app.hubs.ingestion.files.resumption import Resumption
 from app.hubs.ingestion.masks import tables_of_two_values
-from app.hubs.ingestion.reading import Reading
+from app.hubs.ingestion.reading import LinesRequest, Reading
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import PlannedSize, Sizes, select
 from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget
@@ -146,6 +146,7 @@ class SupportSelector:
         fetching: CheckpointFetcher,
         count: Counting,
         tables: tuple[str, ...] = (),
+        lines: LinesRequest | None = None,
     ) -> Selection:
         """Select the supports of a checkpoint; their spaces are created once all are selected.
 
@@ -157,6 +158,7 @@ class SupportSelector:
             fetching: fetches files as they are read.
             count: a function that is called as the checkpoint is read.
             tables: the tables that the checkpoint is without.
+            lines: of the model, to be read in the same pass; adapters have none.
 
         Raises:
             SpaceMismatch: a space holds supports of another kind, base or layout.
@@ -169,7 +171,7 @@ class SupportSelector:
             if isinstance(checkpoint, Adapter):
                 chosen = self._choose_adapter(checkpoint, made, fetching, count)
             else:
-                chosen = self._choose(checkpoint, base, made, fetching, count, tables)
+                chosen = self._choose(checkpoint, base, made, fetching, count, tables, lines)
             models = []
             for part, support in chosen.supports:
                 placed = self._resolver.make(
@@ -201,6 +203,7 @@ class SupportSelector:
         fetching: CheckpointFetcher,
         count: Counting,
         tables: tuple[str, ...],
+        lines: LinesRequest | None,
     ) -> _Chosen:
         """Read a model of weights, and its base, once, and select the supports."""
         source, weight = made.source, None
@@ -220,11 +223,12 @@ class SupportSelector:
                 main.require(_WEIGHT)
                 weight = self._part(session, made, _WEIGHT, main, main)
             usual = self._sister_size(session, main)
-        reading = Reading(checkpoint, main.layout, fetching.ranged)
+        reading = Reading(checkpoint, main.layout, fetching.ranged, lines)
         if weight is not None:
             reading.ask_weights(weight.size.k_for)
         if base is not None:
             reading.ask_differences(base, usual.k_for)
+        fetching.make_room(reading.most_held)
         resumption = fetching.resumption(made.recipe, made.difference_recipe, main.layout.digest)
         try:
             reading.read(partial(_count_stage, count, "reading"), resumption)

@@ -9,28 +9,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from app.hubs.clients.protocol import Hub, HubRevision, RangesIgnored
+from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.clients.registry import HubRegistry
-from app.hubs.ingestion.adapters import adapter_base_of, is_adapter, with_targets
+from app.hubs.ingestion.adapters import adapter_base_of, is_adapter
 from app.hubs.ingestion.base_names import BaseNames
-from app.hubs.ingestion.bases import LACKING, BaseFinder, require_common_tensors
+from app.hubs.ingestion.bases import LACKING, Base, BaseFinder
 from app.hubs.ingestion.components import base_of_part, parts_of
-from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher
 from app.hubs.ingestion.files.downloads import Downloads
+from app.hubs.ingestion.making import NO_SUPPORT, ModelMaker
 from app.hubs.ingestion.model_writer import IngestWriter, note
-from app.hubs.ingestion.results import IngestResult, PreparedModel
-from app.hubs.ingestion.selector import Selection, SupportSelector
+from app.hubs.ingestion.results import IngestResult
 from app.hubs.ingestion.stored_models import Held, base_names, find_held
-from app.hubs.ingestion.sync_results import SyncedModel
 from app.hubs.records import Place
-from app.hubs.repositories import source_models, sources
+from app.hubs.repositories import fingerprint_states, source_models, sources
 from app.hubs.service import OpenSource, SourceService
-from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Database
 from app.infra.errors import (
     Conflict,
@@ -44,12 +40,8 @@ from app.infra.errors import (
 )
 from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, Progress
-from app.models.catalog.puts import Put
-from app.models.catalog.writer import ModelWriter
-from app.models.weights.service import WeightsService
 from app.tenancy.quotas.service import QuotaService
 from modelkin._validation import check_model_name
-from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.errors import (
     InvalidCheckpoint,
     InvalidImportance,
@@ -106,8 +98,9 @@ class IngestionService:
         database: the database of sources and models.
         service: the service that opens sources.
         hubs: the registry that opens their hubs.
-        downloads: the disk space for checkpoints.
-        syncs: enqueues the syncs that another one finds due.
+        downloads: the disk space for small files.
+        maker: reads the models.
+        writer: stores them.
     """
 
     def __init__(
@@ -116,19 +109,16 @@ class IngestionService:
         service: SourceService,
         hubs: HubRegistry,
         downloads: Downloads,
-        selector: SupportSelector,
-        models: ModelWriter,
-        weights: WeightsService,
+        maker: ModelMaker,
+        writer: IngestWriter,
         quotas: QuotaService,
-        syncs: SyncScheduler,
     ) -> None:
         self._database = database
         self._sources = service
         self._hubs = hubs
         self._downloads = downloads
-        self._selector = selector
-        self._models = models
-        self._writer = IngestWriter(models, weights, syncs)
+        self._maker = maker
+        self._writer = writer
         self._quotas = quotas
         self._base_names = BaseNames()
 
@@ -166,10 +156,13 @@ class IngestionService:
         sync.revision = revision.revision
         check_model_name(revision.name, field="model")
         with self._database.reading() as session:
-            names = filter(None, (sync.name, sync.moved_from))
+            names = [name for name in (sync.name, sync.moved_from) if name is not None]
             places = [source_models.find_places(session, source.id, name) for name in names]
+            is_stored = any(places) or any(
+                fingerprint_states.has_any(session, source.id, name) for name in names
+            )
         reason = source.filters.reason_against(revision.name, revision.tags)
-        if reason is not None and not any(places):  # stored models are synchronized all the same
+        if reason is not None and not is_stored:  # stored models are synchronized all the same
             return partial(self._writer.ignore, source, sync.name, sync.number, revision, reason)
         parts = parts_of(hub, revision, self._downloads)
         for part in parts.revisions:
@@ -186,7 +179,7 @@ class IngestionService:
                     known = self._known(source, mine)
                     finder = BaseFinder(self._base_names, hub, source, base_names(known))
                     made = self._find(finder, sync, part, job, known)
-                    synced.append(self._sync_part(finder, made, known, progress))
+                    synced.append(self._maker.make(finder, made, known, progress))
                 except _REFUSALS as error:
                     if part.component is None:
                         raise
@@ -194,7 +187,7 @@ class IngestionService:
             if not synced:
                 raise next(iter(refused.values()))
         except BaseException:
-            self._discard(synced)
+            self._maker.discard(synced)
             raise
         why = {name: {"code": e.code, "detail": str(e)} for name, e in refused.items()}
         return partial(self._writer.finish, synced, why, parts.notes)
@@ -215,9 +208,17 @@ class IngestionService:
     ) -> IngestResult:
         """What is known of a model before it is downloaded."""
         adapter = is_adapter(finder.hub, part, finder.source, known)
-        base = (
-            adapter_base_of(finder, part) if adapter else base_of_part(finder.base_of(part), part)
-        )
+        refusal: ModelkinError | None = None
+        try:
+            base = (
+                adapter_base_of(finder, part)
+                if adapter
+                else base_of_part(finder.base_of(part), part)
+            )
+        except (*NO_SUPPORT, *LACKING) as error:
+            if adapter:
+                raise
+            base, refusal = Base(None, required=False, reason=str(error)), error
         return IngestResult(
             source=finder.source,
             sync=sync.number,
@@ -226,80 +227,8 @@ class IngestionService:
             base=base,
             job=job.id,
             adapter=adapter,
+            refusal=refusal,
         )
-
-    def _sync_part(
-        self, finder: BaseFinder, made: IngestResult, known: Sequence[Held], progress: Progress
-    ) -> SyncedModel:
-        """Make the supports of a model, unless those that are stored are made like them."""
-        if any(held.is_made_like(made) for held in known):
-            return SyncedModel(made)
-        with self._database.reading() as session:  # before a download that would be in vain
-            new = 0 if known else 1
-            self._quotas.require_allowance(session, made.source.tenant.id, models=new)
-        try:
-            return self._make(finder, made, progress)
-        except RangesIgnored:
-            return self._make(finder, made, progress, whole=True)
-
-    def _make(
-        self, finder: BaseFinder, made: IngestResult, progress: Progress, *, whole: bool = False
-    ) -> SyncedModel:
-        """Read the checkpoint, select the supports, and prepare the write that ends the job."""
-
-        def downloaded(what: str, done: int, total: int) -> None:
-            progress(done // _MIB, total // _MIB, f"downloading {what}, MiB")
-
-        what = made.revision.component or "it"
-        with self._downloads.directory() as directory:
-            fetching = CheckpointFetcher(
-                finder.hub,
-                directory,
-                self._hubs.limits.checkpoint_bytes,
-                partial(downloaded, what),
-                exclude=self._selector.exclude(made),
-                whole=whole or made.adapter,  # an adapter is read several times
-            )
-            checkpoint = fetching.fetch(made.revision, "model")
-            checkpoint, tables = self._selector.without_tables(fetching, checkpoint, made)
-            fetching.on_progress = partial(downloaded, "its base")
-            if isinstance(checkpoint, Adapter):
-                made, base = with_targets(finder, fetching, made, checkpoint), None
-            else:
-                made, base = _with_base(fetching, made, checkpoint)
-            fetching.on_progress = partial(downloaded, what)  # both, as they are read
-            selection = self._selector.select(checkpoint, base, made, fetching, progress, tables)
-        progress(0, 0, "storing")
-        rounding = [] if selection.rounding is None else [selection.rounding]
-        notes = (
-            *_notes(made, selection.reason, checkpoint),
-            *checkpoint.notes,
-            *rounding,
-            *selection.notes,
-        )
-        return SyncedModel(made, selection, tuple(self._prepare(made, selection)), notes)
-
-    def _discard(self, synced: Sequence[SyncedModel]) -> None:
-        """Discard what was prepared for models that are not stored."""
-        for part in synced:
-            for ready in part.prepared:
-                self._models.discard(Put(part.made.name, ready.content))
-
-    def _prepare(self, made: IngestResult, selection: Selection) -> list[PreparedModel]:
-        """Return the supports, ready to be stored, or none."""
-        prepared: list[PreparedModel] = []
-        try:
-            for one in selection.models:
-                with self._database.reading() as session:
-                    content = self._models.prepare(
-                        session, one.placed.space, made.name, one.support
-                    )
-                prepared.append(PreparedModel(one.importance, one.placed, content))
-        except BaseException:
-            for ready in prepared:
-                self._models.discard(Put(made.name, ready.content))
-            raise
-        return prepared
 
     def _begin(self, source: OpenSource, name: str, job: JobRecord) -> int:
         """The number of a new sync, the only one of its model that is running."""
@@ -319,8 +248,8 @@ class IngestionService:
         """
         with self._database.reading() as session:
             places = source_models.find_places(session, source.id, sync.name)
-        if not places:
-            raise error
+            if not places and not fingerprint_states.has_any(session, source.id, sync.name):
+                raise error
         sure = error.definitive and (job.parameters.get("gone") is True or hub.knows_us())
         if source.on_delete == "remove" and not sure:
             raise HubNotFound(
@@ -348,45 +277,6 @@ class IngestionService:
                     note(session, source, sync.name, sync.number, sync.revision, described)
         except Unavailable as unavailable:
             log.info("the error of a sync is not recorded now: %s", explain(unavailable))
-
-
-def _with_base(
-    fetching: CheckpointFetcher, made: IngestResult, checkpoint: Checkpoint
-) -> tuple[IngestResult, Checkpoint | None]:
-    """The base of a checkpoint, if it has enough of its tensors; its headers are read first.
-
-    Without an optional base that cannot be downloaded, a later sync tries again.
-    """
-    revision = made.base.revision
-    if revision is None:
-        return made, None
-    try:
-        require_common_tensors(checkpoint, fetching.outline(revision, "outline"), revision)
-        base = fetching.fetch(revision, "base")
-        require_common_tensors(checkpoint, base, revision)
-        return made, base
-    except SpaceMismatch as error:
-        if made.base.required:
-            raise
-        return replace(made, base=replace(made.base, reason=str(error))), None
-    except LACKING as error:
-        return replace(made, base=made.base.without(error, revision.name, made.revision)), None
-
-
-def _notes(made: IngestResult, reason: str | None, checkpoint: Checkpoint) -> list[str]:
-    """The notes: why a declared base gives no difference, and which patterns exclude nothing."""
-    declared = made.base.revision is not None or made.base.lacking is not None
-    what = "the targets are not compared with a base" if made.adapter else "no delta"
-    reason = made.base.reason if made.adapter else reason
-    unmatched = [
-        pattern
-        for pattern in made.source.exclude
-        if not any(fnmatchcase(name, pattern) for name in checkpoint.excluded)
-    ]
-    return [
-        *([f"{what}: {reason}"] if declared and reason is not None else []),
-        *(f"exclude: {pattern!a} matches no tensor" for pattern in unmatched),
-    ]
 
 
 def _leads_to(hub: Hub, before: str, now: str) -> bool:

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.hubs.ingestion.files.checkpoint_fetcher import revision_label
+from app.hubs.ingestion.fingerprinting import FoundFingerprint
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection
 from app.hubs.records import ImportanceName, Place
 from app.models.spaces.records import SpaceRecord
+from modelkin.errors import ModelkinError
 
-__all__ = ["SyncedModel", "difference_facts", "pipeline_result", "place_of"]
+__all__ = ["SyncedModel", "difference_facts", "fingerprint_result", "pipeline_result", "place_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +26,33 @@ class SyncedModel:
         selection: its new supports; None if they have not changed.
         prepared: these, ready to be stored.
         notes: remarks for people.
+        fingerprint: what is known of its fingerprint; None where its source asks for none.
+        refusal: why it has no support; what is stored of it stays then.
     """
 
     made: IngestResult
     selection: Selection | None = None
     prepared: tuple[PreparedModel, ...] = ()
     notes: tuple[str, ...] = ()
+    fingerprint: FoundFingerprint | None = None
+    refusal: ModelkinError | None = None
 
     @property
     def component(self) -> str | None:
         """The name of the component; None for a whole model."""
         return self.made.revision.component
+
+    @property
+    def error(self) -> tuple[str, str]:
+        """The code of its refusal, and what to say of it among other models."""
+        assert self.refusal is not None
+        return self.refusal.code, f"{self.made.name}: {self.refusal}"
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Its refusal in the result of its job."""
+        assert self.refusal is not None
+        return {"code": self.refusal.code, "detail": str(self.refusal)}
 
 
 def place_of(part: SyncedModel, targets: Mapping[ImportanceName, SpaceRecord]) -> Place:
@@ -54,9 +72,10 @@ def pipeline_result(
 ) -> dict[str, Any]:
     """The result of a job about a pipeline: that of each component, and of the first for pages."""
     outcomes = {result["outcome"] for result in results.values()}
-    first = next(iter(results.values()))
+    ranks = ("stored", "unchanged", "fingerprint")
+    first = min(results.values(), key=lambda result: ranks.index(result["outcome"]))
     return {
-        "outcome": "stored" if "stored" in outcomes else "unchanged",
+        "outcome": next(each for each in ranks if each in outcomes),
         "space": first["space"],
         "model": first["model"],
         "revision": made.revision.revision,
@@ -81,3 +100,16 @@ def difference_facts(
                 **({} if selection.rounding is None else {"note": selection.rounding}),
             }
     return {"reason": selection.reason}
+
+
+def fingerprint_result(part: SyncedModel) -> dict[str, Any]:
+    """The result of a job about a model that has a fingerprint, and no support."""
+    return {
+        "outcome": "fingerprint",
+        "space": None,
+        "model": part.made.name,
+        "revision": part.made.revision.revision,
+        "refused": part.refused,
+        "notes": list(part.notes),
+        "moved_from": part.made.moved_from,
+    }

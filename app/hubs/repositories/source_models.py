@@ -11,7 +11,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, case, delete, select, update
+from sqlalchemy import ColumnElement, case, delete, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from app.hubs.records import Place, SeenModel
@@ -86,6 +86,7 @@ def finish_sync(
     places: Places | None = None,
     error: Mapping[str, Any] | None = None,
     tags: str | None = None,
+    changed_at: datetime | None = None,
 ) -> bool:
     """Record the result of a sync in the transaction that stores the model, which locks it.
 
@@ -98,6 +99,7 @@ def finish_sync(
         error: the reason why it is not, as ``{"code", "detail"}``; this revision is not tried
             again.
         tags: the digest of its tags on the hub; None if the sync does not know them.
+        changed_at: when it was changed last on the hub, likewise.
 
     Returns:
         False, with nothing recorded, if a later sync has ended before, or the source is gone. Then
@@ -115,6 +117,7 @@ def finish_sync(
         _set_places(row, places)
     row.error = None if error is None else dict(error)
     row.tags_digest = row.tags_digest if tags is None else tags
+    row.hub_changed_at = row.hub_changed_at if changed_at is None else changed_at
     row.synced_at = datetime.now(UTC)
     session.flush()
     return True
@@ -191,8 +194,13 @@ def request_resync_of_derivatives(
 def seen_models(session: Reader, source_id: str) -> Iterator[SeenModel]:
     """The last known state of every model of a source."""
     row = SourceModelRow
-    is_placed = row.space.is_not(None) | row.delta_space.is_not(None) | row.components.is_not(None)
-    columns = (row.name, row.revision, row.listed, is_placed, row.tags_digest)
+    is_placed = (
+        row.space.is_not(None)
+        | row.delta_space.is_not(None)
+        | row.components.is_not(None)
+        | (func.coalesce(row.fingerprint_state, "") == "read")
+    )
+    columns = (row.name, row.revision, row.listed, is_placed, row.tags_digest, row.hub_changed_at)
     query = select(*columns).where(row.source_id == source_id)
     for found in session.execute(query.order_by(row.name)):
         yield SeenModel(*found)

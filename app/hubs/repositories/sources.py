@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from sqlalchemy import CursorResult, delete, func, select, update
+from sqlalchemy import ColumnElement, CursorResult, delete, func, select, update
 
 from app.hubs.records import SourceRecord
 from app.infra.db.database import Reader, Writer
@@ -34,6 +34,7 @@ __all__ = [
     "note_refusal",
     "owners",
     "put_off_poll",
+    "source_records",
     "update_source",
 ]
 
@@ -143,7 +144,14 @@ def any_due(session: Reader, now: datetime) -> bool:
 
 def due_sources(session: Writer, now: datetime, *, limit: int) -> list[SourceRecord]:
     """Lock and return sources with a due poll, the longest due first; skip locked ones."""
-    query = _query().where(_due(now)).order_by(SourceRow.next_poll_at).limit(limit)
+    return source_records(session, _due(now), SourceRow.next_poll_at, limit)
+
+
+def source_records(
+    session: Writer, wanted: ColumnElement[bool], order: Any, limit: int
+) -> list[SourceRecord]:
+    """Lock and return some sources, in an order; skip locked ones."""
+    query = _query().where(wanted).order_by(order).limit(limit)
     locked = query.with_for_update(skip_locked=True, of=SourceRow)
     return [_record(*found) for found in session.execute(locked)]
 

@@ -31,6 +31,8 @@ class Repo:
     card: dict[str, Any] = field(default_factory=dict)
     tags: list[str] = field(default_factory=list)
     commits: list[tuple[str, dict[str, bytes]]] = field(default_factory=list)
+    created: str | None = None
+    changed: str = "2026-01-01T00:00:00.000Z"
 
     def push(self, files: dict[str, bytes]) -> str:
         """Commit these files and no others; return the sha."""
@@ -63,6 +65,8 @@ class Hub:
         self.hub_tokens: set[str | None] = set()
         self.cdn_tokens: set[str | None] = set()
         self.downloads: list[str] = []
+        self.sent: list[int] = []
+        """The bytes of each answer of the CDN."""
         self.url = self.cdn = ""
 
     def repo(self, name: str, **known: Any) -> Repo:
@@ -223,7 +227,8 @@ class _Hub(Handler):
             "tags": repo.tags,
             "pipeline_tag": "text-generation",
             "library_name": "transformers",
-            "lastModified": "2026-01-01T00:00:00.000Z",
+            "lastModified": repo.changed,
+            **({} if repo.created is None else {"createdAt": repo.created}),
             "cardData": repo.card,
             "siblings": [self.sibling(path, data) for path, data in files.items()],
         }
@@ -246,6 +251,7 @@ class _Cdn(Handler):
         data = self.hub.blobs[urlsplit(self.path).path.rpartition("/")[2]]
         begin = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         if begin is None:
+            self.hub.sent.append(len(data))
             self.say(200, data)
             return
         first = int(begin[1])
@@ -253,6 +259,7 @@ class _Cdn(Handler):
             self.say(416, Content_Range=f"bytes */{len(data)}")
             return
         last = min(int(begin[2]), len(data) - 1) if begin[2] else len(data) - 1
+        self.hub.sent.append(last + 1 - first)
         self.say(206, data[first : last + 1], Content_Range=f"bytes {first}-{last}/{len(data)}")
 
 

@@ -147,6 +147,15 @@ class CheckpointFetcher:
         """
         return self._open(revision, name, self._outline)
 
+    def make_room(self, held: int) -> None:
+        """Reserve the disk for the bytes of a file that are read twice.
+
+        Raises:
+            StorageFull: the disk cannot hold them.
+        """
+        if self.ranged:
+            self.directory.reserve(self.ranged.room_for(held))
+
     def resumption(self, *facts: str | None) -> Resumption:
         """What a killed sync of the same facts has read; nothing where files are downloaded."""
         if not self.ranged:

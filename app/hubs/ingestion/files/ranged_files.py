@@ -193,6 +193,10 @@ class RangedFiles:
                 ranged.digest.update(file.read(self._block))
             ranged.digested += 1
 
+    def room_for(self, held: int) -> int:
+        """The most bytes that are on the disk where so many are held."""
+        return max(self.window, held + (self._least + 3) * self._block)
+
     def _make_room(self) -> None:
         """Give the blocks back that were read the longest ago and are not held."""
         free = [key for key in self._blocks if not self._is_held(*key)]

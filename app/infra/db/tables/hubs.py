@@ -15,6 +15,8 @@ from sqlalchemy import (
     LargeBinary,
     String,
     UniqueConstraint,
+    text,
+    true,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -59,6 +61,9 @@ class SourceRow(Base):
     last_poll: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     last_poll_at: Mapped[datetime | None] = mapped_column(Moment)
     next_poll_at: Mapped[datetime | None] = mapped_column(Moment)
+    fingerprints: Mapped[bool] = mapped_column(Boolean, server_default=true())
+    backfill_per_hour: Mapped[int | None] = mapped_column(BigInteger)
+    next_backfill_at: Mapped[datetime | None] = mapped_column(Moment)
 
 
 class HubEventRow(Base):
@@ -94,6 +99,14 @@ class SourceModelRow(Base):
     """
 
     __tablename__ = "source_models"
+    __table_args__ = (
+        Index(
+            "ix_source_models_without_fingerprint",
+            "source_id",
+            sqlite_where=text("fingerprint_state IS NULL"),
+            postgresql_where=text("fingerprint_state IS NULL"),
+        ),
+    )
 
     source_id: Mapped[str] = mapped_column(
         ForeignKey("sources.id", ondelete="CASCADE"), primary_key=True
@@ -114,3 +127,12 @@ class SourceModelRow(Base):
     """The digest of the tags on the hub when last seen; NULL where no listing has been read."""
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     synced_at: Mapped[datetime | None] = mapped_column(Moment)
+    hub_changed_at: Mapped[datetime | None] = mapped_column(Moment)
+    """The last change on the hub, as far as it says so."""
+    fingerprints: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What the last reading for a fingerprint found, by component; "" is the model itself."""
+    fingerprint_state: Mapped[str | None] = mapped_column(String(8))
+    """``read``, or ``none`` of a model that can have no fingerprint; NULL of one that is to be
+    read."""
+    fingerprint_asked_at: Mapped[datetime | None] = mapped_column(Moment)
+    """When a sync was enqueued for its fingerprint alone; NULL where none is needed, or was yet."""
