@@ -369,6 +369,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
                 ).run_once,
                 "sketch slots": SketchSlots(stores.database, stores.sketches).run_once,
                 "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
+                "index of fingerprints": stores.finding.run_once,
                 "uses of keys": services[Authenticator].write_uses,
                 "idempotency keys": services[IdempotencyService].prune,
                 "sessions of visitors": services[VisitorSessions].prune,

@@ -6,10 +6,9 @@ whole fingerprints.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -21,7 +20,7 @@ from app.fingerprints.finding.records import Feed, Found
 from app.fingerprints.finding.rounds import Query, candidates
 from app.fingerprints.finding.segment_file import Damaged
 from app.fingerprints.finding.segment_store import SegmentStore
-from app.fingerprints.finding.tenant_index import TAIL_ENTRIES, TenantIndex
+from app.fingerprints.finding.tenant_index import RETRY_DELAY_S, TAIL_ENTRIES, TenantIndex
 from app.fingerprints.finding_keys import coarse_end
 from app.infra.db.database import Reader
 from app.infra.deadlines import Deadline
@@ -42,11 +41,19 @@ class FindingIndex:
         folder: a folder on the local disk that is reserved for one database; the first write
             creates it.
         tail_entries: the entries that a tenant's index keeps in memory before it writes them.
+        retry_delay: seconds after a failed write during which no other write is tried.
     """
 
-    def __init__(self, folder: Path, *, tail_entries: int = TAIL_ENTRIES) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tail_entries: int = TAIL_ENTRIES,
+        retry_delay: float = RETRY_DELAY_S,
+    ) -> None:
         self._folder = folder
         self._tail_entries = tail_entries
+        self._retry_delay = retry_delay
         self._lock = threading.Lock()
         self._indexes: LRUCache[int, TenantIndex] = LRUCache(_MOST_TENANTS)
         self._tidying: set[int] = set()
@@ -108,21 +115,16 @@ class FindingIndex:
                 index.start_again()
         raise AssertionError("unreachable")
 
-    def forget(self, tenant_id: int) -> None:
-        """Delete the index of a tenant that was deleted."""
+    def run_once(self, stopping: threading.Event) -> None:
+        """Take up what other processes have stored, and write what a full disk left in memory."""
         with self._lock:
-            self._indexes.pop(tenant_id, None)
-        store = self._store(tenant_id)
-        with contextlib.suppress(OSError), store.changing() as alone:
-            if alone:
-                store.delete()
-
-    def sweep(self, tenant_ids: Iterable[int]) -> None:
-        """Delete the indexes of all other tenants, which another machine has deleted."""
-        wanted = {str(each) for each in tenant_ids}
-        for path in self._folder.glob("*"):
-            if path.name.isdecimal() and path.name not in wanted:
-                self.forget(int(path.name))
+            indexes = list(self._indexes.items())
+        for tenant_id, index in indexes:
+            if stopping.is_set():
+                return
+            index.adopt()
+            if index.is_untidy:
+                self._tidy_soon(tenant_id, index)()
 
     def wait(self) -> None:
         """Wait until all that is due has been written and merged."""
@@ -136,13 +138,13 @@ class FindingIndex:
         with self._lock:
             index = self._indexes.get(tenant_id)
             if index is None:
-                store = self._store(tenant_id)
-                index = TenantIndex(store, tail_entries=self._tail_entries)
+                index = TenantIndex(
+                    SegmentStore(self._folder / str(tenant_id)),
+                    tail_entries=self._tail_entries,
+                    retry_delay=self._retry_delay,
+                )
                 self._indexes[tenant_id] = index
             return index
-
-    def _store(self, tenant_id: int) -> SegmentStore:
-        return SegmentStore(self._folder / str(tenant_id))
 
     def _tidy_soon(self, tenant_id: int, index: TenantIndex) -> Callable[[], None]:
         def submit() -> None:

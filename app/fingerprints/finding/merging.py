@@ -73,20 +73,21 @@ def merged(segments: Sequence[Segment], alive: Sequence[Flags], removed: Ints) -
     return Merged(members, lines, removed, _entries(segments, maps))
 
 
-def first_to_merge(sizes: Sequence[int], dead: Sequence[int]) -> int | None:
+def first_to_merge(sizes: Sequence[int], dead: Sequence[int], *, alike: int) -> int | None:
     """The first of the newest segments that are merged into one; None if they are well as they are.
 
-    A segment has more than all later ones together: so there are few, and each entry is written
-    again once for each doubling. Where most of one is dead, it is made anew with all later ones.
+    Of each size there are fewer than ``alike``, and an entry is written again whenever the whole
+    has grown by as much. Where most of a segment is dead, it is made anew with all later ones.
 
     Args:
         sizes: the entries of each segment, the oldest first.
         dead: how many of them are of fingerprints that changed since, or are gone.
+        alike: 2 or more; fewer are looked through sooner, and more are written less often.
     """
     later = 0
     found = None
     for at in range(len(sizes) - 1, -1, -1):
-        if (later and sizes[at] <= later) or (sizes[at] and 2 * dead[at] > sizes[at]):
+        if (later and later >= (alike - 1) * sizes[at]) or (sizes[at] and 2 * dead[at] > sizes[at]):
             found = at
         later += sizes[at]
     return found
@@ -128,8 +129,21 @@ def _entries(segments: Sequence[Segment], maps: Sequence[Ints]) -> Iterator[tupl
                 ordinals.append(number[number >= 0])
                 begin[at] = end
         key, ordinal = np.concatenate(keys), np.concatenate(ordinals)
-        order = np.lexsort((ordinal, key))
-        yield key[order], ordinal[order].astype(np.uint32)
+        order = np.argsort(key, kind="stable")  # it merges what is sorted already
+        yield _by_ordinal(key[order], ordinal[order])
+
+
+def _by_ordinal(keys: Keys, ordinals: Ints) -> tuple[Keys, Ordinals]:
+    """Sorted keys, with their holders in order: few keys have some in several segments."""
+    same = keys[1:] == keys[:-1]
+    wrong = np.flatnonzero(same & (ordinals[1:] < ordinals[:-1]))
+    if wrong.size:
+        run = np.concatenate([[0], np.cumsum(~same)])
+        chosen = np.zeros(int(run[-1]) + 1, np.bool_)
+        chosen[run[wrong]] = True
+        places = np.flatnonzero(chosen[run])
+        ordinals[places] = ordinals[places[np.lexsort((ordinals[places], run[places]))]]
+    return keys, ordinals.astype(np.uint32)
 
 
 def _key_at(segment: Segment, place: int) -> np.uint64:

@@ -7,7 +7,7 @@ those of all its kin.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ from app.fingerprints.finding.common import common_keys
 from app.fingerprints.finding.pairs import are_kin, expected_keys
 from app.fingerprints.finding.ranking import Chance, log10_bounds
 from app.fingerprints.finding.records import Candidate, Examined, Feed, Found, Keys
+from app.fingerprints.finding.segment_file import Damaged
 from app.fingerprints.finding.snapshot import Holders, Snapshot
 from app.infra.deadlines import Deadline
 from modelkin.core.fingerprints.chance import log10_tail
@@ -98,6 +99,7 @@ class _Search:
         slots, self._who = np.unique(holders.slots, return_inverse=True)
         self._at = holders.at
         self._ids = snapshot.ids(slots)
+        self._versions = snapshot.versions(slots) if snapshot.version == feed.version else None
         lines = snapshot.lines_in_common(Chance.of(query.lines), slots)
         scales = np.maximum(snapshot.scales(slots), query.scale)
         self._expected = lines / np.exp2(scales)
@@ -123,7 +125,7 @@ class _Search:
             ranked = self._ranked(_EXAMINED)
         found = [
             Candidate(int(self._ids[who]), int(count), log10_p, number)
-            for who, count, log10_p in self._exact(self._ranked(limit))
+            for who, count, log10_p in self._exact(self._existing(limit))
         ]
         found.sort(key=lambda each: (each.log10_p, -each.keys, each.id))
         self._found.update(each.id for each in found)
@@ -169,6 +171,15 @@ class _Search:
         best: Ints = passing[order[:most]]
         return best
 
+    def _existing(self, most: int) -> Ints:
+        """As :meth:`_ranked`, of those that this transaction sees: the index may be ahead of it."""
+        while True:
+            ranked = self._ranked(most)
+            unread = [each for each in self._ids[ranked].tolist() if each not in self._examined]
+            if not unread:
+                return ranked
+            self._examine_ids(unread)
+
     def _exact(self, ranked: Ints) -> Iterator[tuple[int, int, float]]:
         counts = np.bincount(self._who[self._asked[self._at]], minlength=self._ids.size)
         for who in ranked.tolist():
@@ -182,11 +193,26 @@ class _Search:
         if not unread:
             return
         found = self._feed.examine(unread)
+        self._require_same(unread, found)
         self._examined.update(found)
         gone = [each for each in unread if each not in found]
         if gone:  # removed, or of a version that this transaction does not see yet
             self._gone.update(gone)
             self._left_out |= np.isin(self._ids, gone)
+
+    def _require_same(self, ids: list[int], found: Mapping[int, Examined]) -> None:
+        """Compare the index with the rows, where both are of one version of the feed.
+
+        Raises:
+            Damaged: they differ, so the index followed another database, such as a later copy.
+        """
+        if self._versions is None:
+            return
+        known = np.flatnonzero(np.isin(self._ids[: self._versions.size], ids))
+        for place in known.tolist():
+            each = found.get(int(self._ids[place]))
+            if each is None or each.version != self._versions[place]:
+                raise Damaged("an entry is of a fingerprint that is not stored so")
 
     def _leave(self, fingerprint_id: int) -> None:
         """Ask no more for the keys of a fingerprint, listed or not."""

@@ -167,7 +167,7 @@ class _Check:
 
     def __call__(self, places: Ints) -> None:
         self._touched += places.size
-        new = places[~self._known[places]]
+        new = np.unique(places[~self._known[places]])
         for begin in range(0, new.size, 1024):
             some = new[begin : begin + 1024]
             blocks = self._blocks[some]

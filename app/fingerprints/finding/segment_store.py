@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import secrets
-import shutil
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -43,14 +42,17 @@ class Stored:
 
     Attributes:
         version: that of the feed which the segments have reached.
+        needed: that which they need to reach before they are asked: a later one while they are
+            being built, since what changed again by then is not in them yet.
         names: the names of their files, the oldest first.
     """
 
     version: int
+    needed: int
     names: tuple[str, ...]
 
 
-NOTHING_STORED: Final = Stored(0, ())
+NOTHING_STORED: Final = Stored(0, 0, ())
 
 
 class SegmentStore:
@@ -69,7 +71,8 @@ class SegmentStore:
             said: Any = json.loads((self._folder / _MANIFEST).read_bytes())
             given = said.pop("sum")
             if given == _checksum(said) and said["format"] == _FORMAT:
-                return Stored(int(said["version"]), tuple(map(str, said["segments"])))
+                names = tuple(map(str, said["segments"]))
+                return Stored(int(said["version"]), int(said["needed"]), names)
         except FileNotFoundError:
             return NOTHING_STORED
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -118,7 +121,7 @@ class SegmentStore:
         write_segment(self._folder / name, found)
         return name
 
-    def publish(self, version: int, names: Sequence[str]) -> None:
+    def publish(self, stored: Stored) -> None:
         """Have these segments count from now on, and no others, whose files are deleted.
 
         The caller has the folder alone.
@@ -126,7 +129,12 @@ class SegmentStore:
         Raises:
             OSError: the manifest cannot be written; the present one stays.
         """
-        said = {"format": _FORMAT, "version": version, "segments": list(names)}
+        said = {
+            "format": _FORMAT,
+            "version": stored.version,
+            "needed": stored.needed,
+            "segments": list(stored.names),
+        }
         data = json.dumps(said | {"sum": _checksum(said)}).encode()
         path = self._folder / f"{_MANIFEST}.new"
         with path.open("wb") as file:
@@ -136,7 +144,7 @@ class SegmentStore:
                 os.fsync(file.fileno())
         with fail_points.around("rename"):
             path.replace(self._folder / _MANIFEST)
-        self._delete_others(names)
+        self._delete_others(stored.names)
 
     def discard(self) -> None:
         """Delete the manifest, so that all is built again; what another process maps stays there.
@@ -145,10 +153,6 @@ class SegmentStore:
         """
         (self._folder / _MANIFEST).unlink(missing_ok=True)
         self._delete_others(())
-
-    def delete(self) -> None:
-        """Delete the folder. The caller has it alone."""
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _delete_others(self, names: Sequence[str]) -> None:
         for path in self._folder.glob(f"*{_SUFFIX}"):

@@ -41,6 +41,7 @@ MEMBER: Final = np.dtype(
 ``scale`` is a binary logarithm."""
 LINES: Final = np.dtype([("length", "<u4"), ("count", "<f4")])
 """How many lines of a length a fingerprint has; so many digits of a count suffice for chance."""
+_BLOCK_WORDS: Final = BLOCK.itemsize // 8
 _MOST_STEPS: Final = BLOCK_ENTRIES.bit_length()
 
 
@@ -106,25 +107,32 @@ class Segment:
             most: how many holders of a key are returned; others are left out.
         """
         more = np.zeros(keys.size, np.bool_)
-        begin = self._lower_bounds(keys)
-        held = np.flatnonzero(self._keys_at(begin) == keys)
         found_at, found = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        begin = self._lower_bounds(keys)
+        held = np.flatnonzero(self._keys_at(begin) == keys) if self.entries else found[0]
         width = most + 1
         while held.size:
             places = begin[held, None] + np.arange(width)
-            same = self._keys_at(places) == keys[held, None]
+            self._verify_up_to(places[:, 0], places[:, -1])
+            places = np.minimum(places, self.entries)
+            same = self._keys_at(np.minimum(places, self.entries - 1)) == keys[held, None]
             same &= places < self.entries
-            ordinals = self._ordinals_at(np.where(same, places, 0))
-            same_run_goes_on = same[:, -1]
-            living = same & alive[ordinals]
-            nth = np.cumsum(living, axis=1)
+            row, column = np.nonzero(same)
+            ordinals = self._ordinals_at(places[row, column])
+            living = alive[ordinals]
+            if not living.all():
+                row, ordinals = row[living], ordinals[living]
+            counts = np.bincount(row, minlength=held.size)
             # A run of mostly dead entries is read on, until enough living ones are found.
-            short = same_run_goes_on & (nth[:, -1] <= most)
-            row, column = np.nonzero(living & (nth <= most) & ~short[:, None])
-            found_at.append(held[row])
-            found.append(ordinals[row, column])
-            more[held[nth[:, -1] > most]] = True
+            short = same[:, -1] & (counts <= most)
+            nth = np.arange(row.size) - np.repeat(np.cumsum(counts) - counts, counts)
+            kept = (nth < most) & ~short[row]
+            found_at.append(held[row[kept]])
+            found.append(ordinals[kept])
+            more[held[counts > most]] = True
             held, width = held[short], 8 * width
+        if len(found) == 2:
+            return Hits(found_at[1], found[1], more)
         at, holders = np.concatenate(found_at), np.concatenate(found)
         order = np.argsort(at, kind="stable")
         return Hits(at[order], holders[order], more)
@@ -157,32 +165,48 @@ class Segment:
 
     def _lower_bounds(self, keys: Keys) -> Ints:
         """The place of the first entry of each key, or of those behind it."""
-        block = np.maximum(np.searchsorted(self.directory, keys, "left") - 1, 0)
         if not self.entries:
             return np.zeros(keys.size, np.int64)
-        self.verify(np.unique(block))
+        block = np.maximum(np.searchsorted(self.directory, keys, "left") - 1, 0)
+        self.verify(block)
+        first = block * _BLOCK_WORDS
         low, high = np.zeros(keys.size, np.int64), np.full(keys.size, BLOCK_ENTRIES)
-        held = self.blocks["keys"]
         for _ in range(_MOST_STEPS):
-            middle = (low + high) // 2
-            open_, less = low < high, held[block, np.minimum(middle, BLOCK_ENTRIES - 1)] < keys
-            low = np.where(open_ & less, middle + 1, low)
-            high = np.where(open_ & ~less, middle, high)
-        places: Ints = block * BLOCK_ENTRIES + low
+            middle = (low + high) >> 1
+            # A place that is found already is behind the block at most, where a word is no key.
+            less = (self._words[first + middle] < keys) & (low < high)
+            low = np.where(less, middle + 1, low)
+            high = np.where(less, high, middle)
+        places: Ints = np.minimum(block * BLOCK_ENTRIES + low, self.entries)
+        last = places[places < self.entries]
+        self.verify(last // BLOCK_ENTRIES)
         return places
 
+    def _verify_up_to(self, first: Ints, last: Ints) -> None:
+        """Verify the blocks of ranges of places."""
+        begin, end = first // BLOCK_ENTRIES, np.minimum(last, self.entries - 1) // BLOCK_ENTRIES
+        for further in range(int((end - begin).max(initial=0)) + 1):
+            self.verify(np.minimum(begin + further, end))
+
+    @cached_property
+    def _words(self) -> Keys:
+        """The blocks as words: first the keys of a block, then its ordinals by two."""
+        return self.blocks.view("<u8")
+
+    @cached_property
+    def _halves(self) -> npt.NDArray[np.uint32]:
+        return self.blocks.view("<u4")
+
     def _keys_at(self, places: Ints) -> Keys:
-        if not self.entries:
-            return np.zeros(places.shape, np.uint64)
+        """The keys at places, whose blocks are verified; beyond the last, that of the last."""
         places = np.minimum(places, self.entries - 1)
-        block, inside = np.divmod(places, BLOCK_ENTRIES)
-        self.verify(np.unique(block))
-        found: Keys = self.blocks["keys"][block, inside]
+        found: Keys = self._words[places + places // BLOCK_ENTRIES * (_BLOCK_WORDS - BLOCK_ENTRIES)]
         return found
 
     def _ordinals_at(self, places: Ints) -> Ints:
-        block, inside = np.divmod(places, BLOCK_ENTRIES)
-        found: Ints = self.blocks["ordinals"][block, inside].astype(np.int64)
+        block = places // BLOCK_ENTRIES
+        halves = places + block * (2 * _BLOCK_WORDS - BLOCK_ENTRIES) + 2 * BLOCK_ENTRIES
+        found: Ints = self._halves[halves].astype(np.int64)
         return found
 
 

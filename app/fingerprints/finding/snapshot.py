@@ -39,11 +39,13 @@ class Snapshot:
     """The index at one version of the feed. A slot is the number of a member of all segments.
 
     Attributes:
+        needed: the version that it has to reach before it is asked: a later one while it is built.
         segments: the oldest first.
         alive: the living members of each. A fingerprint has one living member at most.
     """
 
     version: int
+    needed: int
     segments: tuple[Segment, ...]
     alive: tuple[Flags, ...]
 
@@ -51,6 +53,10 @@ class Snapshot:
     def _first(self) -> Ints:
         """The first slot of each segment, and the end of all."""
         return np.cumsum([0, *(segment.members.size for segment in self.segments)])
+
+    def is_at(self, version: int) -> bool:
+        """Whether it has all that a transaction sees at a version of the feed."""
+        return self.version >= max(version, self.needed)
 
     def holders(self, keys: Keys, most: int) -> Holders:
         """The first holders of each key, by rank.
@@ -60,23 +66,36 @@ class Snapshot:
             most: how many are listed of a key.
         """
         more = np.zeros(keys.size, np.bool_)
-        at, slots, ranks = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        at, slots = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for first, segment, alive in zip(self._first, self.segments, self.alive, strict=False):
             hits = segment.holders(keys, alive, most)
             more |= hits.more
             at.append(hits.at)
             slots.append(first + hits.ordinals)
-            ranks.append(segment.members["rank"][hits.ordinals])
-        places, found = np.concatenate(at), np.concatenate(slots)
-        order = np.lexsort((found, np.concatenate(ranks), places))
-        places, found = places[order], found[order]
+        places, found = self._in_order(np.concatenate(at), np.concatenate(slots))
         counts = np.bincount(places, minlength=keys.size)
         nth = np.arange(places.size) - np.repeat(np.cumsum(counts) - counts, counts)
         return Holders(places[nth < most], found[nth < most], more | (counts > most))
 
+    def _in_order(self, places: Ints, slots: Ints) -> tuple[Ints, Ints]:
+        """Holders by the place of the key, and among those of a key by rank."""
+        held = np.zeros(int(self._first[-1]), np.bool_)
+        held[slots] = True
+        distinct = np.flatnonzero(held)
+        order = np.lexsort((distinct, self._of_members("rank", distinct)))
+        number = np.empty(distinct.size, np.int64)
+        number[order] = np.arange(distinct.size)
+        # To sort words is much faster than to sort by two columns.
+        words = np.sort(places << 32 | number[np.searchsorted(distinct, slots)])
+        return words >> 32, distinct[order][words & 0xFFFFFFFF]
+
     def ids(self, slots: Ints) -> Ints:
         """The fingerprints of some slots."""
         return self._of_members("id", slots)
+
+    def versions(self, slots: Ints) -> Ints:
+        """The versions of the feed with the last changes of these fingerprints."""
+        return self._of_members("version", slots)
 
     def scales(self, slots: Ints) -> Ints:
         """The binary logarithms of the scales of their finding keys."""

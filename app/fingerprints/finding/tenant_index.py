@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -26,17 +27,21 @@ from app.fingerprints.finding.snapshot import Snapshot, retired
 from app.infra.deadlines import Deadline
 from app.infra.errors import Unavailable
 
-__all__ = ["TAIL_ENTRIES", "TenantIndex"]
+__all__ = ["RETRY_DELAY_S", "TAIL_ENTRIES", "TenantIndex"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 TAIL_ENTRIES: Final = 1 << 20
 """Entries of a tail that becomes a segment: those of 1,500 fingerprints, 13 MB."""
-_RETRY_DELAY_S: Final = 60.0
+_ALIKE: Final = 4
+"""Segments of one size on the disk that become one."""
+RETRY_DELAY_S: Final = 60.0
 """Seconds after a failed write during which no other write is tried."""
 _MOST_OPENINGS: Final = 5
 """Manifests that are tried while another process replaces them."""
+
+_EMPTY: Final = Snapshot(0, 0, (), ())
 
 log = logging.getLogger(__name__)
 
@@ -47,19 +52,27 @@ class TenantIndex:
     Args:
         store: its folder, which other processes may share.
         tail_entries: the entries from which on the tail becomes a segment.
+        retry_delay: seconds after a failed write during which no other write is tried.
     """
 
-    def __init__(self, store: SegmentStore, *, tail_entries: int = TAIL_ENTRIES) -> None:
+    def __init__(
+        self,
+        store: SegmentStore,
+        *,
+        tail_entries: int = TAIL_ENTRIES,
+        retry_delay: float = RETRY_DELAY_S,
+    ) -> None:
         self._store = store
+        self._retry_delay = retry_delay
         self._tail_entries = tail_entries
         self._lock = threading.RLock()
         self._stored = NOTHING_STORED
         self._refused: Stored | None = None
         self._least = 0
         self._frozen = 0
-        self._snapshot = Snapshot(0, (), ())
+        self._starts = 0
+        self._snapshot = _EMPTY
         self._failed_at: float | None = None
-        self._adopt(store.read())
 
     def snapshot_at(
         self, feed: Feed, deadline: Deadline, on_growth: Callable[[], None] = lambda: None
@@ -73,17 +86,18 @@ class TenantIndex:
             Unavailable: there was no time to build the index; what is built stays.
         """
         version = feed.version
-        if self._snapshot.version >= version:
+        if self._snapshot.is_at(version):
             return self._snapshot
         if not self._lock.acquire(timeout=min(deadline.left(), threading.TIMEOUT_MAX)):
             raise Unavailable("the finding index is being built by another request: try again")
         try:
-            if self._snapshot.version < version:
+            self.adopt(version)
+            while not self._snapshot.is_at(version):
                 self._follow(feed, version, deadline)
             snapshot = self._snapshot
         finally:
             self._lock.release()
-        if self._is_untidy():
+        if self.is_untidy:
             on_growth()
         return snapshot
 
@@ -92,12 +106,12 @@ class TenantIndex:
 
         Another process may be doing it, or the disk may be full: answers are right nevertheless.
         """
-        if self._failed_at is not None and time.monotonic() < self._failed_at + _RETRY_DELAY_S:
+        if self._failed_at is not None and time.monotonic() < self._failed_at + self._retry_delay:
             return False
         try:
             with self._store.changing() as alone:
-                self._adopt_newer()
-                if alone:
+                self.adopt(self._snapshot.version)
+                if alone and self._has_what_is_stored():
                     self._write_tail()
                     while self._merge_some():
                         pass
@@ -131,6 +145,27 @@ class TenantIndex:
                 log.warning("a damaged finding index cannot be deleted: %s", error.strerror)
             self._reset()
 
+    def adopt(self, version: int | None = None) -> None:
+        """Take up what another process has stored: what it replaced takes room until then.
+
+        Args:
+            version: that of the feed as it is known here, by default that of the index. What is
+                being built is taken up only where it can be completed.
+        """
+        with self._lock:
+            stored, known = self._store.read(), self._snapshot.version
+            if stored in (self._stored, self._refused) or not self._is_later(stored):
+                return
+            if stored.needed <= (known if version is None else version):
+                self._adopt(stored)
+            elif not known:
+                raise Unavailable("the finding index is being built by another process: try again")
+
+    @property
+    def is_untidy(self) -> bool:
+        """Whether :meth:`tidy` should be called: the tail has grown, or a write has failed."""
+        return self.entries[1] >= self._tail_entries or self._failed_at is not None
+
     def __len__(self) -> int:
         return sum(int(np.count_nonzero(each)) for each in self._snapshot.alive)
 
@@ -144,18 +179,17 @@ class TenantIndex:
     # --- following the feed -------------------------------------------------------------------
 
     def _follow(self, feed: Feed, version: int, deadline: Deadline) -> None:
-        self._adopt_newer()
-        since = self._snapshot.version
-        if since >= version:
-            return
-        if 0 < since < feed.compacted_version:
+        """Follow the feed to its version, or to where the index had to start again meanwhile."""
+        if 0 < self._snapshot.version < feed.compacted_version:
             self._least = feed.compacted_version
             self._reset()
-            since = 0
+        since, starts = self._snapshot.version, self._starts
+        if version < self._snapshot.needed:
+            raise Unavailable("the finding index is being built by another request: try again")
         if since:
-            self._append(segment_of((), feed.removed_since(since)), since)
+            self._append(segment_of((), feed.removed_since(since)), since, version)
         for page in feed.changed_since(since):
-            self._append(segment_of(page), max(each.version for each in page))
+            self._append(segment_of(page), max(each.version for each in page), version)
             if deadline.passed():
                 raise Unavailable(
                     "the finding index is being built, and goes on from here at the next request: "
@@ -163,9 +197,11 @@ class TenantIndex:
                 )
             if self.entries[1] >= self._tail_entries and not self._frozen:
                 self.tidy()
-        self._append(segment_of(()), version)
+            if self._starts != starts:
+                return
+        self._append(segment_of(()), version, version)
 
-    def _append(self, new: Segment, version: int) -> None:
+    def _append(self, new: Segment, version: int, needed: int) -> None:
         """Take a segment into the tail, and merge what is alike in size there."""
         now = self._snapshot
         changed = np.concatenate([new.members["id"], new.removed])
@@ -176,25 +212,20 @@ class TenantIndex:
             alive.append(np.ones(new.members.size, np.bool_))
         fixed = len(self._stored.names) + self._frozen
         sizes = [segment.entries for segment in segments[fixed:]]
-        first = first_to_merge(sizes, [0] * len(sizes))
+        first = first_to_merge(sizes, [0] * len(sizes), alike=2)
         if first is not None:
             first += fixed
             gone = _removed(segments[first:])
             segments[first:] = [merge(segments[first:], alive[first:], gone)]
             alive[first:] = [np.ones(segments[-1].members.size, np.bool_)]
-        self._snapshot = Snapshot(version, tuple(segments), tuple(alive))
+        self._snapshot = Snapshot(version, needed, tuple(segments), tuple(alive))
 
     def _reset(self) -> None:
-        self._stored, self._frozen, self._snapshot = NOTHING_STORED, 0, Snapshot(0, (), ())
+        """Start with nothing; snapshots that are asked keep their segments."""
+        self._starts += 1
+        self._stored, self._frozen, self._snapshot = NOTHING_STORED, 0, _EMPTY
 
     # --- the folder ---------------------------------------------------------------------------
-
-    def _adopt_newer(self) -> None:
-        with self._lock:
-            stored = self._store.read()
-            is_other = stored not in (self._stored, self._refused)
-            if is_other and stored.version >= max(self._stored.version, self._least):
-                self._adopt(stored)
 
     def _adopt(self, stored: Stored) -> None:
         """Take up what another process has stored, and keep the tail that is newer."""
@@ -220,9 +251,27 @@ class TenantIndex:
             for segment, alive in zip(tail, living, strict=True)
         ]
         segments = [*opened, merge(tail, newer, _removed(tail))] if tail else opened
+        self._starts += 1
         self._stored, self._frozen = stored, 0
         version = max(before.version, stored.version)
-        self._snapshot = Snapshot(version, tuple(segments), _alive(segments))
+        needed = max(before.needed, stored.needed)
+        self._snapshot = Snapshot(version, needed, tuple(segments), _alive(segments))
+
+    def _has_what_is_stored(self) -> bool:
+        """Whether what is stored is what this index goes on from.
+
+        If another process found damage, or a compacted feed, and has begun again, so does this one.
+        """
+        with self._lock:
+            stored = self._store.read()
+            if stored in (self._stored, self._refused) or stored.version < self._least:
+                return True
+            if not self._is_later(stored):
+                self._reset()
+            return False
+
+    def _is_later(self, stored: Stored) -> bool:
+        return stored.version >= max(self._stored.version, self._least)
 
     def _write_tail(self) -> None:
         """Write the tail as a segment, if it has grown. The caller has the folder alone."""
@@ -231,7 +280,7 @@ class TenantIndex:
             if sum(segment.entries for segment in now.segments[first:]) < self._tail_entries:
                 return
             self._frozen = len(now.segments) - first
-        self._replace(now, first, len(now.segments), now.version)
+        self._replace(now, first, len(now.segments), (now.version, now.needed))
 
     def _merge_some(self) -> bool:
         """Merge the segments that are due; False if none are. The caller has the folder alone."""
@@ -240,20 +289,21 @@ class TenantIndex:
         stored = now.segments[:count]
         dead = [
             segment.entries * int(alive.size - np.count_nonzero(alive)) // max(1, alive.size)
-            for segment, alive in zip(stored, now.alive, strict=False)
+            for segment, alive in zip(stored, _alive(stored), strict=True)
         ]
-        first = first_to_merge([segment.entries for segment in stored], dead)
+        first = first_to_merge([segment.entries for segment in stored], dead, alike=_ALIKE)
         if first is None:
             return False
-        self._replace(now, first, count, self._stored.version)
+        self._replace(now, first, count, (self._stored.version, self._stored.needed))
         return True
 
-    def _replace(self, now: Snapshot, first: int, end: int, version: int) -> None:
+    def _replace(self, now: Snapshot, first: int, end: int, reached: tuple[int, int]) -> None:
         """Write one segment in the place of some, which others go on to read meanwhile."""
         try:
-            some, alive = now.segments[first:end], now.alive[first:end]
+            some = now.segments[first:end]
             gone = _held(now.segments[:first], _removed(some))
-            name = self._store.write(merged(some, alive, gone))
+            # What only later segments say is left to them: these may not count for a reader.
+            name = self._store.write(merged(some, _alive(some), gone))
             new = self._store.open(name)
         except BaseException:
             self._frozen = 0
@@ -263,21 +313,14 @@ class TenantIndex:
             present = self._snapshot
             if present.segments[first:end] != some:
                 return  # it started again meanwhile; what was written counts for nothing
-            names = (*self._stored.names[:first], name)
-            self._store.publish(version, names)
-            self._stored = Stored(version, names)
+            stored = Stored(*reached, (*self._stored.names[:first], name))
+            self._store.publish(stored)
+            self._stored = stored
             segments = (*present.segments[:first], new, *present.segments[end:])
             changed = np.concatenate([np.empty(0, np.int64), *map(_changed, segments[first + 1 :])])
             [living] = retired([new], [np.ones(new.members.size, np.bool_)], changed)
             living_now = (*present.alive[:first], living, *present.alive[end:])
-            self._snapshot = Snapshot(present.version, segments, living_now)
-
-    def _is_untidy(self) -> bool:
-        return self.entries[1] >= self._tail_entries
-
-    def adopt(self) -> None:
-        """Take up what another process has stored, so that it can delete what it replaced."""
-        self._adopt_newer()
+            self._snapshot = replace(present, segments=segments, alive=living_now)
 
 
 def _removed(segments: Sequence[Segment]) -> Ints:

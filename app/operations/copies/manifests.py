@@ -25,7 +25,9 @@ from app.models.spaces.repositories.spaces import RETIRED
 
 __all__ = [
     "BACKUPS",
+    "FEEDS",
     "FORGET_BUCKETS",
+    "FORGET_INDEXES",
     "MANIFEST",
     "SUPPORTS",
     "SUPPORT_KEYS",
@@ -49,6 +51,13 @@ SUPPORT_LIST: Final = "supports.tsv"
 MANIFEST: Final = "manifest.json"
 FORGET_BUCKETS: Final = "UPDATE spaces SET bucket_epoch = NULL"
 """Run after a restoration: Redis may still hold buckets of the database before it."""
+FEEDS: Final = "fingerprint_feeds"
+FORGET_INDEXES: Final = """
+    UPDATE fingerprint_feeds
+    SET version = version + 4294967296, compacted_version = version + 4294967296
+"""
+"""Run after a restoration that has this table: machines may still hold indexes of the database
+before it. Those of a version that is compacted are built again, and none has come so far."""
 SUPPORT_KEYS: Final = f"""
     WITH present AS (
         SELECT m.id, m.blob_key FROM models m JOIN spaces s ON s.id = m.space_id

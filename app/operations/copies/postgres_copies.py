@@ -16,7 +16,14 @@ from sqlalchemy import URL
 
 from app.infra.db.tables.all_tables import Base
 from app.infra.errors import Unavailable
-from app.operations.copies.manifests import FORGET_BUCKETS, SUPPORT_KEYS, Manifest, Table
+from app.operations.copies.manifests import (
+    FEEDS,
+    FORGET_BUCKETS,
+    FORGET_INDEXES,
+    SUPPORT_KEYS,
+    Manifest,
+    Table,
+)
 
 __all__ = ["PostgresCopy", "has_tables", "restore_postgres"]
 
@@ -98,6 +105,8 @@ def restore_postgres(backup: Path, manifest: Manifest, connection: Any) -> None:
         for name in protected:
             connection.execute(SQL("ALTER TABLE {} FORCE ROW LEVEL SECURITY").format(name))
         connection.execute(FORGET_BUCKETS)
+        if any(table.name == FEEDS for table in manifest.tables):
+            connection.execute(FORGET_INDEXES)
 
 
 def _protected_tables(connection: psycopg.Connection) -> list[Identifier]:

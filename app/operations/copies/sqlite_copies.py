@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from app.infra.errors import Unavailable
-from app.operations.copies.manifests import FORGET_BUCKETS, SUPPORT_KEYS, Table, copy_file
+from app.operations.copies.manifests import (
+    FEEDS,
+    FORGET_BUCKETS,
+    FORGET_INDEXES,
+    SUPPORT_KEYS,
+    Table,
+    copy_file,
+)
 
 __all__ = ["DATABASE", "SqliteCopy", "restore_sqlite"]
 
@@ -72,6 +79,8 @@ def restore_sqlite(backup: Path, target: Path) -> None:
     try:
         with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
             connection.execute(FORGET_BUCKETS)
+            if connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", [FEEDS]).fetchone():
+                connection.execute(FORGET_INDEXES)
     except sqlite3.Error as error:
         raise Unavailable(f"the backup is damaged: {backup / DATABASE}: {error}") from error
     copy.replace(target)
