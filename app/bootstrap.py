@@ -7,7 +7,11 @@ from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from app.anatomy import jobs as anatomies
+from app.anatomy.keeping import AnatomyKeeper
+from app.anatomy.service import AnatomyService
 from app.container import Container
+from app.fingerprints.finding.index import FindingIndex
 from app.fingerprints.service import FingerprintService
 from app.hubs import jobs as hubs
 from app.hubs.assembly import open_ingestion
@@ -122,6 +126,7 @@ def register_jobs(services: Container) -> None:
     maps.register_jobs(jobs, services[MapService])
     catalog.register_jobs(jobs, services[TensorCountService])
     merges.register_jobs(jobs, services[MergeService])
+    anatomies.register_jobs(jobs, services[AnatomyKeeper])
     maintenance.register_jobs(jobs, services[MaintenanceJobs])
     notifications.register_jobs(jobs, services[EventFanOut])
 
@@ -178,6 +183,7 @@ def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Cont
     _add_search(services, stores, buckets)
     _add_public(services, stores)
     _add_hubs(services, stores)
+    _add_anatomies(services)
     _add_clustering(services, stores)
     _add_learngenes(services, stores)
     _add_kinship(services)
@@ -279,6 +285,15 @@ def _add_hubs(services: Container, stores: Stores) -> None:
     services.add(HubEventService(stores.database, secrets, sync, retention=retention))
     services.add(FingerprintBackfill(stores.database, sync))
     services.add(HubPoller(stores.database, sync, sources, registry.hub_of))
+
+
+def _add_anatomies(services: Container) -> None:
+    fingerprints = services[FingerprintService]
+    made = services.add(AnatomyService(fingerprints, services[FindingIndex]))
+    keeper = AnatomyKeeper(
+        services[Database], fingerprints, made, services[JobService], services[Outbox]
+    )
+    fingerprints.follow(services.add(keeper))
 
 
 def _add_clustering(services: Container, stores: Stores) -> None:

@@ -201,15 +201,17 @@ def kin_of(
     return [_kin(row) for row in rows]
 
 
-def find_kin(session: Reader, tenant_id: int, ids: Collection[int]) -> list[Kin]:
-    """What some fingerprints are to each other, by their ids."""
+def find_kin(
+    session: Reader, tenant_id: int, ids: Collection[int], others: Collection[int]
+) -> list[Kin]:
+    """What some fingerprints are to some others, by their ids."""
     found = list[Kin]()
     for some in _batches(ids):
-        for others in _batches(ids):
+        for those in _batches(others):
             query = select(KinRow).where(
                 KinRow.tenant_id == tenant_id,
                 KinRow.fingerprint_id.in_(some),
-                KinRow.other_id.in_(others),
+                KinRow.other_id.in_(those),
             )
             rows = session.scalars(query.execution_options(populate_existing=True))
             found += [_kin(row) for row in rows]

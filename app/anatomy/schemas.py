@@ -240,10 +240,12 @@ class RelativesOut(ResponseModel):
 class TensorPairsOut(ResponseModel):
     model: str
     other: str
+    scale: int = Field(description="at which both were compared: one line in so many")
     verdict: AnatomyVerdict = Field(description="what the model is to the other one")
+    parents: list[ParentOut] = Field(description="the other one, where chance is excluded")
+    relations: list[RelationOut] = Field(description="what the model is to the other one")
     share_of_lines: Share
     share_of_other: float = Field(description="of the other model's lines")
-    share_of_parameters: float = Field(description="by the share of each tensor")
     keys: int
     expected: float = Field(description="how many strangers would have, at most")
     log10_p: Log10P
@@ -259,10 +261,15 @@ class TensorPairsOut(ResponseModel):
         return cls(
             model=found.record.name,
             other=found.other.name,
+            scale=found.anatomy.scale,
             verdict=found.anatomy.verdict,
+            parents=[
+                _parent(found.record, found.other, each, comparison.share_of_model)
+                for each in parents
+            ],
+            relations=_relations(found.anatomy),
             share_of_lines=comparison.share,
             share_of_other=comparison.share_of_model,
-            share_of_parameters=parents[0].share_of_parameters if parents else 0.0,
             keys=comparison.keys.size,
             expected=comparison.expected,
             log10_p=comparison.log10_p,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from app.anatomy.records import ModelAnatomy, Relative, Relatives, TensorPairs, edge_to
+from app.fingerprints.finding.index import FindingIndex
 from app.fingerprints.records import FingerprintRecord
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
@@ -25,53 +26,12 @@ __all__ = [
     "LEAST_FOUND",
     "MOST_RELATIVES",
     "AnatomyService",
-    "Finder",
-    "Proposals",
-    "Proposed",
     "Subject",
     "relative_to",
 ]
 
 Subject: TypeAlias = FingerprintRecord | Fingerprint
 """A stored fingerprint, by its record, or one that is not stored."""
-
-
-class Proposed(Protocol):
-    """A model that may be kin."""
-
-    @property
-    def id(self) -> int: ...
-
-
-class Proposals(Protocol):
-    """The models that an index proposes, the nearest first, and how many it asked."""
-
-    @property
-    def candidates(self) -> Sequence[Proposed]: ...
-
-    @property
-    def truncated(self) -> bool: ...
-
-    @property
-    def common(self) -> int: ...
-
-    @property
-    def compared(self) -> int: ...
-
-
-class Finder(Protocol):
-    """Proposes the models of a tenant that have keys of a fingerprint."""
-
-    def find(
-        self,
-        session: Reader,
-        tenant_id: int,
-        fingerprint: Fingerprint,
-        *,
-        leave_out: Collection[int] = (),
-        limit: int = 20,
-        deadline: Deadline,
-    ) -> Proposals: ...
 
 
 LEAST_FOUND: Final = 20
@@ -109,7 +69,7 @@ class AnatomyService:
         index: proposes models by their keys.
     """
 
-    def __init__(self, fingerprints: FingerprintService, index: Finder) -> None:
+    def __init__(self, fingerprints: FingerprintService, index: FindingIndex) -> None:
         self._fingerprints = fingerprints
         self._index = index
 

@@ -34,6 +34,7 @@ __all__ = [
     "Verdict",
     "anatomy",
     "anatomy_of",
+    "parent_of",
 ]
 
 AnatomyVerdict = Literal[Verdict, "average", "assembled", "unknown"]
@@ -148,7 +149,7 @@ def anatomy_of(
     is_chosen, asked = asked is not None, max(len(comparisons), asked or 0)
     found = [each for each in comparisons if each.log10_p < MODEL_LIMIT]
     scale = max([checkpoint.scale, *(each.ours.scale for each in comparisons)])
-    alone = {each.model: _parent(checkpoint, each, asked) for each in found}
+    alone = {each.model: parent_of(checkpoint, each, asked) for each in found}
     first = {name for name, each in alone.items() if name in preferred and each.verdict in _WHOLE}
     held = np.bincount(checkpoint.owners, minlength=len(checkpoint.tensors))
     tensors = tuple(
@@ -210,8 +211,14 @@ def _nearest_first(
     return ranked
 
 
-def _parent(checkpoint: Fingerprint, found: Comparison, asked: int) -> Parent:
-    """What is said of one model, whatever the others are."""
+def parent_of(checkpoint: Fingerprint, found: Comparison, asked: int) -> Parent:
+    """What is said of one model with lines in common, whatever the others are.
+
+    Args:
+        checkpoint: its fingerprint.
+        found: of it and the model; chance does not explain it.
+        asked: how many models were asked.
+    """
     shares = found.of_tensor / np.maximum(found.held, 1)
     sizes = np.array([0 if each.reason else each.size for each in checkpoint.tensors], np.float64)
     order = np.argsort(-shares, kind="stable")

@@ -9,12 +9,12 @@ from typing import Any, Final, Literal
 from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.fingerprints.tensors import LinesOfTensor
 
-__all__ = ["Parent", "TensorAnatomy", "TensorSource", "Verdict"]
+__all__ = ["Parent", "TensorAnatomy", "TensorSource", "Verdict", "words_of"]
 
 Verdict = Literal["copy", "part", "derived", "reuses", "related"]
 """What a model has of another one, see :class:`Parent`."""
 
-_WORDS: Final[dict[Verdict, str]] = {
+_WORDS: Final[Mapping[str, str]] = {
     "copy": "a copy",
     "part": "a part",
     "derived": "shares weights",
@@ -22,6 +22,11 @@ _WORDS: Final[dict[Verdict, str]] = {
     "related": "related",
 }
 """A verdict says what was seen, and not who made what of whom."""
+
+
+def words_of(verdict: str) -> str:
+    """A verdict in words for people; one that is not known stands for itself."""
+    return _WORDS.get(verdict, verdict)
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class Parent:
     @property
     def words(self) -> str:
         """The verdict in words for people."""
-        return _WORDS[self.verdict]
+        return words_of(self.verdict)
 
     @property
     def summary(self) -> str:

@@ -29,7 +29,7 @@ from modelkin.core.fingerprints.relations.wording import (
 )
 from modelkin.core.fingerprints.sources import Parent
 
-__all__ = ["relations"]
+__all__ = ["relation_by_figures", "relations"]
 
 _NOTHING: Final = "is an ancestor, as far as lines show; absence proves nothing"
 _NO_MODELS: Final = "no model was given"
@@ -167,6 +167,19 @@ def _related(parent: Parent) -> Relation:
         f"leaves {parent.expected:.1f} at most, and no tensor has enough"
     )
     return Relation("related", (parent.model,), words)
+
+
+def relation_by_figures(parent: Parent) -> Relation:
+    """What a checkpoint is to one model, without what became of its layers and tensors."""
+    name, model = plain(parent.model), (parent.model,)
+    if parent.verdict == "copy":
+        return Relation("copy", model, f"all lines of {name}, and no others")
+    if parent.verdict == "part":
+        return Relation("part", model, f"all of its lines are found in {name}")
+    if parent.verdict == "related":
+        return _related(parent)
+    words = f"shares weights with {name}: {percent(parent.share_of_lines)} of lines are equal"
+    return Relation("reuses" if parent.verdict == "reuses" else "shares", model, words)
 
 
 def _beside(parents: Sequence[Parent]) -> list[Relation]:
