@@ -42,6 +42,9 @@ from app.kinship.clustering.service import ClusteringService
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
 from app.kinship.lineage import LineageService
+from app.kinship.lines.judge import LineJudge
+from app.kinship.lines.kinfolk import Kinfolk
+from app.kinship.lines.service import FingerprintLineageService
 from app.kinship.maps import jobs as maps
 from app.kinship.maps.coloring import MapColoring
 from app.kinship.maps.service import MapService
@@ -347,7 +350,12 @@ def _add_kinship(services: Container) -> None:
     services.add(DonorService(reader, comparer, search, indexes, subspaces, constants))
     services.add(GraphService(reader, constants))
     base_revisions = BaseRevisions(reader, services[RevisionService])
-    services.add(LineageService(reader, comparer, search, indexes, base_revisions, constants))
+    fingerprints = services[FingerprintService]
+    lines = LineJudge(fingerprints, Kinfolk(fingerprints, services[AnatomyService]))
+    services.add(FingerprintLineageService(fingerprints, lines))
+    services.add(
+        LineageService(reader, comparer, search, indexes, base_revisions, constants, lines)
+    )
     services.add(LineageAudit(reader, services[LineageService]))
     services.add(TensorService(reader, indexes, constants))
 

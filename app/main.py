@@ -29,7 +29,7 @@ from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.jobs.watcher import JobWatcher
 from app.kinship.clustering import endpoints as clusterings
-from app.kinship.endpoints import donors, graph, lineage, tensors
+from app.kinship.endpoints import donors, fingerprint_lineage, graph, lineage, tensors
 from app.kinship.maps import endpoints as maps
 from app.merges import endpoints as merges
 from app.merges.records import MergeRecord
@@ -70,6 +70,7 @@ ENDPOINTS: Final[tuple[Routes | APIRouter, ...]] = (
     *(sketches.routes, subspaces.routes, batches.routes, models.routes, revisions.routes),
     *(weights.routes, weights.duplicate_routes),
     *(neighbors.routes, donors.routes, graph.routes, maps.routes, lineage.routes, tensors.routes),
+    fingerprint_lineage.routes,
     *(similarity.routes, public_settings.routes, public_queries.routes),
     *(maintenance.routes, jobs.routes, clusterings.routes, learngenes.routes, merges.routes),
     *(sources.routes, incoming.routes, subscriptions.routes, keys.routes),
@@ -92,6 +93,7 @@ _TAGS: Final = (
     ("spaces", "A space holds models whose indices mean the same, and says how they are compared."),
     ("models", "Store supports, signatures and data subspaces, one by one or many at once."),
     ("kinship", "Neighbours, overlaps, donors, lineage and the graph of nearest models."),
+    ("fingerprints", "Where the tensors of models come from, whatever their layouts."),
     ("public spaces", "Spaces that other tenants may ask, in steps and within a budget."),
     ("clusterings", "Groups of models, found by jobs, and the group that a newcomer belongs to."),
     ("learngenes", "The weights that a newcomer of a cluster starts from, in versions."),

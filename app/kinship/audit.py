@@ -83,6 +83,7 @@ def _finding(lineage: Lineage) -> LineageFinding:
     if shown is None:
         shown = next((kin for kin in lineage.kin if kin.model == lineage.likely_base), None)
     nearest = lineage.kin[0] if lineage.kin else None
+    lines = lineage.lines or lineage.likely_by_lines
     return LineageFinding(
         model=lineage.model,
         verdict=lineage.verdict,
@@ -98,5 +99,8 @@ def _finding(lineage: Lineage) -> LineageFinding:
         base_similarity=None if lineage.base is None else lineage.base.similarity,
         nearest=None if nearest is None else nearest.model,
         nearest_similarity=None if nearest is None else nearest.similarity,
+        relation=lineage.relation,
+        lines_agree=lineage.lines_agree,
+        share_of_lines=None if lines is None else lines.share_of_lines,
         summary=lineage.summary,
     )

@@ -12,6 +12,8 @@ from app.kinship.base_revisions import BaseRevisions
 from app.kinship.earlier_bases import EarlierBases
 from app.kinship.family import Family
 from app.kinship.lineage_comparer import LineageComparer, require_time
+from app.kinship.lines.judge import Lines
+from app.kinship.lines.records import JudgedByLines
 from app.kinship.measurements import Measurements, judge_base
 from app.kinship.pair_backgrounds import PairBackgrounds
 from app.models.catalog.reader import ModelReader
@@ -37,12 +39,22 @@ class JudgedBase:
         judgement: None where the base is not in the space, or none is declared.
         revision: the earlier revision of the base that decided; None where the present one did.
         note: a clause for people; None for none.
+        lines: what lines in common say of the base; None where one of the two has no fingerprint.
     """
 
     measured: Measurements
     judgement: Judgement | None
     revision: int | None = None
     note: str | None = None
+    lines: JudgedByLines | None = None
+
+    def beside(self, lines: Lines | None) -> JudgedBase:
+        """The same with what lines say, which alone judge a base that is not in the space."""
+        found = None if lines is None else lines.bases.get(self.measured.declared or "")
+        if found is None:
+            return self
+        by_lines = Judgement(found.judgement.verdict, "lines")
+        return replace(self, judgement=self.judgement or by_lines, lines=found)
 
     @property
     def weight(self) -> int:
@@ -61,6 +73,7 @@ class JudgedBase:
             kappa=None if base is None else base.kappa,
             revision=self.revision,
             covered=None if base is None else base.covered,
+            lines=None if self.lines is None else self.lines.shown,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.infra.db.database import Reader
@@ -47,12 +47,38 @@ class Family:
         name: str,
         declared: Sequence[str],
         near: Sequence[str],
+        beyond: Callable[[Sequence[str]], Mapping[str, tuple[str, ...]]] = lambda _: {},
     ) -> Family:
-        """Read the declared bases of the model and of near models, as far back as known."""
+        """Read the declared bases of the model and of near models, as far back as known.
+
+        Args:
+            beyond: the declared bases of models that are not in the space, by name.
+        """
+
+        def read(names: Sequence[str]) -> Mapping[str, tuple[str, ...]]:
+            found = declared_bases(session, space, names)
+            missing = [each for each in names if each not in found]
+            return {**beyond(missing), **found} if missing else found
+
+        return cls.by(read, name, declared, near)
+
+    @classmethod
+    def by(
+        cls,
+        read: Callable[[Sequence[str]], Mapping[str, tuple[str, ...]]],
+        name: str,
+        declared: Sequence[str],
+        near: Sequence[str] = (),
+    ) -> Family:
+        """The family of a model, whatever reads declarations.
+
+        Args:
+            read: the declared bases of the models among some names that are known, by name.
+        """
         bases: dict[str, tuple[str, ...]] = {name: tuple(declared)}
         wanted = {*near, *declared} - bases.keys()
         for _ in range(_MAX_CHAIN_LENGTH):
-            found = declared_bases(session, space, sorted(wanted))
+            found = read(sorted(wanted))
             bases.update(found)
             wanted = {base for each in found.values() for base in each} - bases.keys()
             if not wanted or len(bases) > _MAX_ANCESTORS + len(near):
@@ -60,6 +86,11 @@ class Family:
         chain, cycle = _chain(name, bases)
         back = frozenset(_ancestors(name, bases))
         return cls(name, tuple(declared), bases, tuple(chain), cycle, back)
+
+    @property
+    def leads_back(self) -> bool:
+        """Whether the declared bases of the model lead back to the model itself."""
+        return self.cycle and self.chain[-1][1] == self.name
 
     def relatives(self, session: Reader, space: SpaceRecord) -> list[int]:
         """Return the ids of the declared relatives: ancestors, siblings and derivatives.

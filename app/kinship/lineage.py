@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from app.hubs.ingestion.stored_models import hub_of
@@ -21,7 +22,9 @@ from app.kinship.family import Family
 from app.kinship.lineage_chance import with_chance
 from app.kinship.lineage_comparer import LineageComparer, require_time
 from app.kinship.lineage_summary import summary_of
-from app.kinship.measurements import Measurements, kin_of
+from app.kinship.lines.beside import clauses_of_lines, with_lines
+from app.kinship.lines.judge import LineJudge
+from app.kinship.measurements import Measurements, kin_of, link_of
 from app.kinship.neighborhood import Neighborhood, scan_neighborhood
 from app.kinship.pair_backgrounds import PairBackgrounds
 from app.models.catalog.reader import ModelReader, Subject
@@ -32,6 +35,8 @@ from app.models.spaces.records import SpaceRecord
 from app.search.comparer import Comparer
 from app.search.constants import LATE, Constants, SpaceConstants, tensors_in_words
 from app.search.service import SearchService
+from app.tenancy.auth.records import Tenant
+from app.tenancy.auth.tenants import get_tenant
 from modelkin.core.kinship.lineage import (
     MIN_BACKGROUND_MODELS,
     Judgement,
@@ -75,8 +80,10 @@ class LineageService:
         indexes: IndexRegistry,
         base_revisions: BaseRevisions,
         constants: SpaceConstants,
+        lines: LineJudge,
     ) -> None:
         self._constants = constants
+        self._lines = lines
         self._reader = reader
         self._comparer = LineageComparer(comparer, reader)
         self._judge = BaseJudge(reader, self._comparer, base_revisions)
@@ -100,24 +107,28 @@ class LineageService:
         constants = self._find_constants(session, space, subject)
         near = self._search.neighbors(session, space, subject, k=_MAX_INSPECTED)
         require_time(deadline)
-        family = Family.of(session, space, name, model.bases, [item.model for item in near])
+        tenant = get_tenant(session, space.tenant_id)
+        beyond = partial(self._lines.declared_bases, session, tenant)
+        family = Family.of(session, space, name, model.bases, [item.model for item in near], beyond)
         neighborhood = scan_neighborhood(self._indexes, session, space, subject, constants)
         background = _background(session, space, neighborhood, family)
         pairs = PairBackgrounds(self._reader, session, space, neighborhood)
         bases = self._judge.judge(
             session, space, model, family, near.items, background, pairs, deadline
         )
+        lines = self._lines.of(session, tenant, name, model.bases, deadline)
         require_time(deadline)
         is_differences = space.importance.kind == "delta"
         if is_differences:
             bases = [_of_differences(space, model, base) for base in bases]
         else:
             bases = [replace(base, judgement=_judgement_outside(base, constants)) for base in bases]
+        bases = [base.beside(lines) for base in bases]
         decided = deciding_base(bases)
         measured, judgement = decided.measured, decided.judgement
         declared = measured.declared
         verdict = lineage_verdict(
-            judgement, declared=declared is not None, circular=_leads_back(family)
+            judgement, declared=declared is not None, circular=family.leads_back
         )
         rival = _rival(measured, judgement)
         reason = None if judgement is None or verdict == "cycle" else judgement.reason
@@ -142,12 +153,13 @@ class LineageService:
             kin=tuple(kin_of(item, measured, family) for item in near[:_MAX_RETURNED]),
             usual=SimilarityBaseline(usual.mean, usual.deviation, usual.models),
             limit=usual.limit,
-            chain=tuple(self._links(session, space, family, bases, deadline)),
+            chain=tuple(self._links(session, space, tenant, family, bases, deadline)),
             cycle=family.cycle,
             note=_NOTES.get(space.importance.kind, space.note),
             constant_tensors=constants.names,
         )
         lineage = with_chance(self._comparer, session, space, model, lineage, near.items, bases)
+        lineage = with_lines(lineage, lines, decided.lines)
         sizes = _of_two_sizes(session, space, model.support_size, declared)
         if is_differences or (measured.base is not None and measured.base.covered is not None):
             sizes = None  # of a part K is smaller by itself
@@ -155,6 +167,7 @@ class LineageService:
         said += [_over_a_part(measured), _over_common(measured, rival)]
         said.append(_left_out(constants, unseen=_is_unseen(decided, constants)))
         said.append(LATE if constants.late else None)
+        said += clauses_of_lines(lineage, lines, decided.lines)
         return summary_of(lineage, said, of_data=space.importance.kind in _OF_DATA)
 
     def _find_constants(self, session: Reader, space: SpaceRecord, subject: Subject) -> Constants:
@@ -168,11 +181,15 @@ class LineageService:
         self,
         session: Reader,
         space: SpaceRecord,
+        tenant: Tenant,
         family: Family,
         bases: Sequence[JudgedBase],
         deadline: Deadline,
     ) -> list[LineageLink]:
         """Return the declared bases, each with its similarity to the model that declares it.
+
+        Where one of the two is not in the space, it has the lines in common, if both have
+        fingerprints.
 
         Args:
             bases: the declared bases of the model itself, measured already.
@@ -183,21 +200,15 @@ class LineageService:
         for model, base in family.chain:
             require_time(deadline)
             found = first.get(base)
-            if model != family.name:
+            if model != family.name and candidates_by_name(session, space, [model]):
                 subject = self._reader.stored_subject(session, space, model)
                 found = self._comparer.compare(session, space, subject, [base]).get(base)
-            links.append(
-                LineageLink(
-                    model=model,
-                    base_model=base,
-                    similarity=None if found is None else found.similarity,
-                    estimate=None if found is None else found.estimate,
-                    standard_error=None if found is None else found.standard_error,
-                    expected=None if found is None else found.expected,
-                    kappa=None if found is None else found.kappa,
-                    covered=None if found is None else found.covered,
-                )
-            )
+            elif model != family.name:
+                found = None
+            links.append(link_of(model, base, found))
+            if found is None and model != base:
+                shared = self._lines.share(session, tenant, model, base) or (None, None)
+                links[-1] = replace(links[-1], share_of_lines=shared[0], log10_p=shared[1])
         return links
 
 
@@ -286,11 +297,6 @@ def _of_differences(space: SpaceRecord, model: ModelRecord, base: JudgedBase) ->
     if base.measured.declared not in {stated, taken}:
         return base
     return replace(base, judgement=Judgement("inconclusive", "differences"))
-
-
-def _leads_back(family: Family) -> bool:
-    """Whether the declared bases of a model lead back to the model itself."""
-    return bool(family.cycle) and family.chain[-1][1] == family.name
 
 
 def _rival(measured: Measurements, judgement: Judgement | None) -> Neighbor | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from app.kinship.lines.summary import evidence_text, likely_text
 from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.kinship.lineage import MAX_CHANCE_KAPPA, MIN_KIN_KAPPA
 from modelkin.core.similarity.strangers import is_at_chance
@@ -25,9 +26,12 @@ def summary_of(
     """
     say = _UNJUDGED.get(lineage.verdict) or _JUDGED[lineage.reason or ""]
     words = say(lineage) + _of_several(lineage)
-    if lineage.log10_p is not None and not is_at_chance(lineage.log10_p):
+    is_by_lines = lineage.reason == "lines" or lineage.likely_by_lines is not None
+    if lineage.log10_p is not None and not is_by_lines and not is_at_chance(lineage.log10_p):
         words += f" Between unrelated models so much has P {power_of_ten(lineage.log10_p)}."
-    if lineage.likely_base is not None and lineage.reason != "rival":
+    if lineage.likely_by_lines is not None:
+        words += f" {likely_text(lineage.likely_by_lines)}"
+    elif lineage.likely_base is not None and lineage.reason != "rival":
         means = (
             "its data are similar" if of_data else "it may be the base, or be made from this model"
         )
@@ -77,6 +81,15 @@ def _usual(lineage: Lineage) -> str:
     )
 
 
+def _by_lines(lineage: Lineage) -> str:
+    assert lineage.declared_base is not None
+    assert lineage.lines is not None
+    return (
+        f"{evidence_text(lineage.declared_base, lineage.lines)} It is not in this space, so S says "
+        f"nothing of it."
+    )
+
+
 def _chance(lineage: Lineage) -> str:
     return (
         f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, no "
@@ -106,8 +119,8 @@ def _undeclared(lineage: Lineage) -> str:
 
 def _unknown(lineage: Lineage) -> str:
     return (
-        f"The declared base {lineage.declared_base!r} is not in this space, so nothing can be "
-        f"measured against it."
+        f"The declared base {lineage.declared_base!r} is not in this space, and one of the two has "
+        f"no fingerprint, so nothing can be measured against it."
     )
 
 
@@ -234,4 +247,5 @@ _JUDGED: Mapping[str, Callable[[Lineage], str]] = {
     "unclear": _unclear,
     "changed": _changed,
     "pinned": _pinned,
+    "lines": _by_lines,
 }

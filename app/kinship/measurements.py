@@ -17,11 +17,11 @@ from modelkin.core.kinship.lineage import (
     stands_out,
 )
 from modelkin.core.similarity.background import Background
-from modelkin.types.lineages import Kin
+from modelkin.types.lineages import Kin, LineageLink
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import Relation
 
-__all__ = ["Measurements", "judge_base", "kin_of"]
+__all__ = ["Measurements", "judge_base", "kin_of", "link_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +174,22 @@ def kin_of(item: Neighbor, measured: Measurements, family: Family) -> Kin:
         expected=item.expected,
         kappa=item.kappa,
         covered=item.covered,
+    )
+
+
+def link_of(model: str, base: str, found: Neighbor | None) -> LineageLink:
+    """A step of a chain, with the similarity of the two where that is known."""
+    if found is None:
+        return LineageLink(model, base)
+    return LineageLink(
+        model=model,
+        base_model=base,
+        similarity=found.similarity,
+        estimate=found.estimate,
+        standard_error=found.standard_error,
+        expected=found.expected,
+        kappa=found.kappa,
+        covered=found.covered,
     )
 
 

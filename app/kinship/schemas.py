@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -16,14 +16,17 @@ from app.infra.http.schemas import (
     Note,
     ResponseModel,
 )
+from app.kinship.lines.schemas import LikelyBaseOut, LineEvidenceOut
+from modelkin.core.kinship.line_relations import LineageRelation
 from modelkin.core.kinship.lineage import BaseRelation, Reason
 from modelkin.types.kinship import Donors
-from modelkin.types.lineages import Lineage, LineageFinding
+from modelkin.types.lineages import FingerprintLineage, Lineage, LineageFinding
 from modelkin.types.paging import Page
 from modelkin.types.tensors import SpaceTensors
 
 __all__ = [
     "DonorsOut",
+    "FingerprintLineageOut",
     "LineageFindingPage",
     "LineageOut",
     "SpaceTensorsOut",
@@ -43,6 +46,13 @@ NoP = Annotated[
     str | None, Field(description="why the verdict has no P, in words; null where it has one")
 ]
 Verdict = Literal["consistent", "mismatch", "inconclusive", "unknown_base", "undeclared", "cycle"]
+_RELATION: Final = Field(
+    description="what lines show that the model is to its bases, in one word; null where nothing "
+    "was measured"
+)
+_LINES_AGREE: Final = Field(
+    description="whether lines come to the same verdict as S; null where one leaves it open"
+)
 
 
 class UsualOut(ResponseModel):
@@ -155,11 +165,19 @@ class LinkOut(ResponseModel):
     expected: Expected
     kappa: Kappa
     covered: Covered
+    share_of_lines: float | None = Field(
+        description="of the model's lines, those of the base, where S is not known and both have "
+        "fingerprints"
+    )
+    log10_p: float | None = Field(description="the logarithm of the probability of so many")
 
 
 class DeclaredBaseOut(ResponseModel):
     base_model: str
-    verdict: Verdict = Field(description="`unknown_base` where it is not in this space")
+    verdict: Verdict = Field(
+        description="`unknown_base` where it is not in this space, and one of the two has no "
+        "fingerprint"
+    )
     reason: Reason | None
     similarity: float | None
     kappa: Kappa
@@ -168,6 +186,9 @@ class DeclaredBaseOut(ResponseModel):
     )
     covered: Covered
     log10_p: VerdictLog10P
+    lines: LineEvidenceOut | None = Field(
+        description="what lines in common say; null where one of the two has no fingerprint"
+    )
 
 
 class LineageOut(ResponseModel):
@@ -215,9 +236,49 @@ class LineageOut(ResponseModel):
     constant_tensors: ConstantTensors
     log10_p: VerdictLog10P
     no_p: NoP
+    relation: LineageRelation | None = _RELATION
+    lines: LineEvidenceOut | None = Field(
+        description="what lines in common say of `declared_base`, whatever its layout; null where "
+        "one of the two has no fingerprint"
+    )
+    lines_agree: bool | None = _LINES_AGREE
+    likely_by_lines: LikelyBaseOut | None = Field(
+        description="the evidence of a `likely_base` that was found by lines"
+    )
 
     @classmethod
     def of(cls, found: Lineage) -> LineageOut:
+        return cls.model_validate(found)
+
+
+class FingerprintLineageOut(ResponseModel):
+    model: str
+    verdict: Verdict = Field(description="`unknown_base` where it has no fingerprint")
+    reason: Reason | None = Field(description="`lines`; null where nothing was compared")
+    summary: str = Field(description="why, for people")
+    declared_base: str | None = Field(description="of several the one that decides")
+    declared_bases: list[DeclaredBaseOut] = Field(
+        description="all declared bases, each judged by itself; without S, which needs a space"
+    )
+    base_relation: str | None = Field(description="what the model is said to be of its bases")
+    relation: LineageRelation | None = _RELATION
+    lines: LineEvidenceOut | None = Field(description="the evidence of `declared_base`")
+    likely_base: str | None = Field(
+        description="a model whose lines it has, unless a declared base is confirmed"
+    )
+    likely_by_lines: LikelyBaseOut | None = Field(description="the evidence of `likely_base`")
+    chain: list[LinkOut] = Field(
+        description="the declared bases, one after another; of several the first"
+    )
+    cycle: bool = Field(description="the chain comes back to where it has been")
+    compared: int = Field(
+        description="models that were asked for a likely base or another source; 0 where that was "
+        "not needed"
+    )
+    truncated: bool = Field(description="more of them may be kin than were looked at")
+
+    @classmethod
+    def of(cls, found: FingerprintLineage) -> FingerprintLineageOut:
         return cls.model_validate(found)
 
 
@@ -242,6 +303,12 @@ class LineageFindingOut(ResponseModel):
     nearest_similarity: float | None = Field(description="S to the nearest model")
     log10_p: VerdictLog10P
     no_p: NoP
+    relation: LineageRelation | None = _RELATION
+    lines_agree: bool | None = _LINES_AGREE
+    share_of_lines: float | None = Field(
+        description="of the model's lines, those of the declared base, else of the likely one; "
+        "null without fingerprints"
+    )
     summary: str = Field(description="why, for people")
 
 

@@ -137,6 +137,7 @@ VALID: Mapping[str, Request] = {
 
 _MISSING = {
     "model_not_found": "model",
+    "fingerprint_not_found": "model",
     "clustering_not_found": "clustering",
     "job_not_found": "job",
     "source_not_found": "source",

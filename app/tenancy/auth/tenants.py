@@ -14,6 +14,7 @@ __all__ = [
     "ensure_tenant",
     "find_blob_store",
     "find_tenant",
+    "get_tenant",
     "forget_blob_store",
     "list_tenants",
     "noise_key",
@@ -58,6 +59,12 @@ def find_tenant(session: Reader, name: str) -> Tenant | None:
     """The tenant of this name, or None."""
     row = session.scalar(select(TenantRow).where(TenantRow.name == name))
     return None if row is None else Tenant(id=row.id, name=row.name)
+
+
+def get_tenant(session: Reader, tenant_id: int) -> Tenant:
+    """The tenant of a row that names it, which no tenant is removed before."""
+    row = session.scalars(select(TenantRow).where(TenantRow.id == tenant_id)).one()
+    return Tenant(row.id, row.name)
 
 
 def list_tenants(session: Reader) -> list[Tenant]:

@@ -34,7 +34,17 @@ from modelkin.types.learngenes import (
     LearngeneTensor,
     MlflowFile,
 )
-from modelkin.types.lineages import DeclaredBase, Kin, Lineage, LineageFinding, LineageLink
+from modelkin.types.lineages import (
+    DeclaredBase,
+    FingerprintLineage,
+    Kin,
+    LikelyBase,
+    Lineage,
+    LineageFinding,
+    LineageLink,
+    LineEvidence,
+    LineRelation,
+)
 from modelkin.types.maps import ModelMap
 from modelkin.types.merges import Merge, Merged, MergeInfo, MergeParty
 from modelkin.types.models import (
@@ -164,6 +174,10 @@ __all__ = [
     "Lineage",
     "LineageFinding",
     "DeclaredBase",
+    "FingerprintLineage",
+    "LikelyBase",
+    "LineEvidence",
+    "LineRelation",
     "LineageLink",
     "LineageVerdict",
     "Linkage",

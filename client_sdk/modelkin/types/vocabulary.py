@@ -26,8 +26,11 @@ __all__ = [
     "JobState",
     "KeyScope",
     "KeyState",
+    "LineFinding",
+    "LineVerdict",
     "MergeState",
     "LineageReason",
+    "LineageRelation",
     "LineageVerdict",
     "Linkage",
     "Measure",
@@ -51,9 +54,12 @@ KnownHubKind: TypeAlias = Literal["huggingface", "mlflow"]
 """The kinds of hub that this version knows, for the command line, which needs them at run time."""
 
 if TYPE_CHECKING:
+    from modelkin.core.fingerprints.sources import Verdict as LineVerdict
     from modelkin.core.importance import ImportanceKind
+    from modelkin.core.kinship.line_relations import LineageRelation
     from modelkin.core.kinship.lineage import BaseRelation
     from modelkin.core.kinship.lineage import Reason as LineageReason
+    from modelkin.core.kinship.lines import Finding as LineFinding
     from modelkin.core.subspaces.subspace import Compare, Weighting
 
     BulkStatus: TypeAlias = Literal["created", "replaced", "unchanged", "skipped", "failed"]
@@ -129,6 +135,7 @@ else:
     )
     KeyScope = KeyState = MergeState = str
     BaseRelation = LineageReason = LineageVerdict = Linkage = SimilarityChoice = str
+    LineFinding = LineVerdict = LineageRelation = str
     Measure = ModelKind = NeighborMeasure = OnDelete = Relation = SearchMethod = str
     SignatureScheme = SimilaritySource = StartableJobKind = str
     Compare = SpaceKind = SupportSizePolicyName = UsedSearchMethod = Weighting = str

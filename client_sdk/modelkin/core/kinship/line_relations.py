@@ -25,6 +25,7 @@ __all__ = [
     "Said",
     "StoredAs",
     "headline",
+    "in_words",
     "in_words_of_hubs",
 ]
 
@@ -123,11 +124,20 @@ def in_words_of_hubs(
         model: how the model is stored.
         base: how the base is.
     """
+    named = [each for each in relations if each.relation != "none"]
     is_alone = {each.relation for each in relations} <= {"layout", "changed"}
     return tuple(
         _changed(each, comparison, model, base, is_alone=is_alone)
         if each.relation == "changed" and each.models == (comparison.model,)
-        else Said(_word(each.relation), each.models, each.sentence)
+        else said
+        for each, said in zip(named, in_words(named), strict=True)
+    )
+
+
+def in_words(relations: Sequence[Relation]) -> tuple[Said, ...]:
+    """The relations of a model to several others, which say nothing of its file."""
+    return tuple(
+        Said(_word(each.relation), each.models, each.sentence)
         for each in relations
         if each.relation != "none"
     )

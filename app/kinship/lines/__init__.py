@@ -1,0 +1,1 @@
+"""Lineages across layouts: declared bases judged by the lines of fingerprints."""

@@ -1,0 +1,111 @@
+"""Lines beside S: what fingerprints add to the lineage of a model of a space.
+
+Within a layout S keeps its verdict. Where lines come to another one, the answer says why: S
+compares index by index, and lines wherever they stand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from app.kinship.lines.caveats import caveats
+from app.kinship.lines.judge import Lines
+from app.kinship.lines.records import JudgedByLines
+from app.kinship.lines.service import relation_of
+from modelkin.core.fingerprints.relations.wording import listed, percent
+from modelkin.types.lineages import DeclaredBase, Lineage, LineEvidence
+
+__all__ = ["clauses_of_lines", "with_lines"]
+
+_SETTLED: Final = ("consistent", "mismatch")
+
+
+def with_lines(lineage: Lineage, lines: Lines | None, decided: JudgedByLines | None) -> Lineage:
+    """Add what lines say to the lineage of a model of a space.
+
+    Args:
+        lineage: by S alone, with an empty summary.
+        lines: of the model; None where it has no fingerprint.
+        decided: of the base that decides; None where that has none.
+    """
+    if lines is None:
+        return lineage
+    evidence = None if decided is None else decided.shown
+    lineage = replace(
+        lineage,
+        relation=relation_of(lines, evidence),
+        lines=evidence,
+        lines_agree=_agree(lineage, evidence),
+        declared_bases=tuple(map(_with_p, lineage.declared_bases)),
+    )
+    if evidence is not None and lineage.reason == "lines":
+        lineage = replace(lineage, log10_p=evidence.log10_p, no_p=None)
+    wanted = lineage.verdict not in ("consistent", "inconclusive")
+    if lines.likely is None or lineage.likely_base is not None or not wanted:
+        return lineage
+    likely = lines.likely.shown
+    return replace(
+        lineage,
+        likely_base=likely.model,
+        likely_by_lines=likely,
+        log10_p=likely.log10_p if lineage.lines is None else lineage.log10_p,
+        no_p=None if lineage.lines is None else lineage.no_p,
+    )
+
+
+def clauses_of_lines(
+    lineage: Lineage, lines: Lines | None, decided: JudgedByLines | None
+) -> list[str]:
+    """What lines add to a summary: the evidence beside S, and what does not go with it."""
+    said = list[str]()
+    if lines is None:
+        return said
+    evidence = lineage.lines
+    if evidence is not None and lineage.reason not in (None, "lines"):
+        said.append(_beside(lineage, evidence))
+    if lines.whole is not None:
+        together = "; ".join(each.sentence for each in lines.whole.relations)
+        said.append(f"beside several models, by lines: {together}")
+    if decided is not None and lineage.verdict != "cycle":
+        said += caveats(lines.model, decided)
+    return said
+
+
+def _with_p(base: DeclaredBase) -> DeclaredBase:
+    """The P of a base that lines judged."""
+    if base.reason != "lines" or base.lines is None:
+        return base
+    return replace(base, log10_p=base.lines.log10_p)
+
+
+def _agree(lineage: Lineage, evidence: LineEvidence | None) -> bool | None:
+    if evidence is None or lineage.reason in (None, "lines"):
+        return None
+    if lineage.verdict not in _SETTLED or evidence.verdict not in _SETTLED:
+        return None
+    return lineage.verdict == evidence.verdict
+
+
+def _beside(lineage: Lineage, evidence: LineEvidence) -> str:
+    share = f"{percent(evidence.share_of_lines)} of the model's lines are the declared base's"
+    if evidence.verdict == "mismatch":
+        names = listed([repr(name) for name in evidence.sources])
+        words = f"no line of the declared base is found, and most of them are those of {names}"
+        return f"lines say otherwise: {words}" if lineage.lines_agree is False else words
+    if lineage.lines_agree is False and lineage.reason == "rival":
+        return (
+            f"lines do not contradict the declared base: {share}, so it may be the base of the base"
+        )
+    if lineage.lines_agree is False:
+        return (
+            f"lines say otherwise: {share}, wherever they stand. S compares index by index, and "
+            f"finds nothing where rows, columns or units were put in another order"
+        )
+    if evidence.verdict == "consistent":
+        return f"by lines, too: {share}" if lineage.lines_agree else f"by lines, {share}"
+    return (
+        "by lines alone nothing is said of the declared base: what is in common are few tensors"
+        if evidence.finding == "few_tensors"
+        else "by lines alone nothing is said of the declared base, which proves nothing"
+    )
