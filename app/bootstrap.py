@@ -93,7 +93,14 @@ from app.search.public.service import PublicSpaceService
 from app.search.service import SearchService
 from app.search.similarity import SimilarityService
 from app.settings import Settings
-from app.stores import Stores, open_buckets, open_redis, open_stores, uncached_reader
+from app.stores import (
+    Stores,
+    open_buckets,
+    open_finding,
+    open_redis,
+    open_stores,
+    uncached_reader,
+)
 from app.tenancy.auth.counters import RedisCounters
 from app.tenancy.auth.rate_limits import RateLimits
 from app.tenancy.auth.records import Tenant
@@ -157,9 +164,10 @@ def open_services(
         open_stores(settings, prepared=prepared) as stores,
         open_redis(settings) as redis,
         open_buckets(stores.database, redis) as buckets,
+        open_finding(settings, stores, redis) as finding,
     ):
         buckets.start()
-        services = _compose(settings, stores, buckets)
+        services = _compose(settings, stores, buckets, finding)
         services.add(_rate_limits(settings, redis, stores.token))
         register(services)
         if tracing is not None:
@@ -168,7 +176,9 @@ def open_services(
             yield services
 
 
-def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Container:
+def _compose(
+    settings: Settings, stores: Stores, buckets: BucketService, finding: FindingIndex
+) -> Container:
     """Make all services, each feature after the features that it needs."""
     services = Container(settings, stores.database, stores.tenant, stores.indexes)
     services.add(Egress(Allowlist.parse(settings.egress_allow)))
@@ -182,7 +192,7 @@ def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Cont
     _add_webhooks(services)
     _add_catalog(services, stores)
     services.add(FingerprintService())
-    services.add(stores.finding)
+    services.add(finding)
     _add_search(services, stores, buckets)
     _add_public(services, stores)
     _add_hubs(services, stores)
@@ -198,11 +208,7 @@ def _compose(settings: Settings, stores: Stores, buckets: BucketService) -> Cont
 
 def _forgetting(stores: Stores, buckets: BucketService) -> list[Callable[[int], None]]:
     """The functions that delete what is derived from a space, in order."""
-    return [
-        stores.indexes.forget,
-        buckets.forget,
-        stores.sketches.forget,
-    ]
+    return [stores.indexes.forget, buckets.forget, stores.sketches.forget]
 
 
 def _add_auth(services: Container) -> None:
@@ -392,7 +398,7 @@ def _add_maintenance(services: Container, stores: Stores, buckets: BucketService
                 ).run_once,
                 "sketch slots": SketchSlots(stores.database, stores.sketches).run_once,
                 "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
-                "index of fingerprints": stores.finding.run_once,
+                "index of fingerprints": services[FindingIndex].run_once,
                 "uses of keys": services[Authenticator].write_uses,
                 "idempotency keys": services[IdempotencyService].prune,
                 "sessions of visitors": services[VisitorSessions].prune,

@@ -5,18 +5,17 @@ No other module reads the values of environment variables.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, CliSettingsSource, SettingsConfigDict
-from sqlalchemy.engine import make_url
 
 from app.command_line import parser
 from app.data_places import DataPlaces
 from app.infra.storage.encryption_keys import parse_keys
+from app.setting_decisions import SettingDecisions
 from app.setting_values import (
     BlobUrl,
     CacheBytes,
@@ -36,11 +35,9 @@ __all__ = ["DEFAULT_DATABASE_URL", "PREFIX", "Settings"]
 DEFAULT_DATABASE_URL = "sqlite:///./modelkin-data/modelkin.db"
 PREFIX: Final = "MODELKIN_"
 """The beginning of the name of every variable of a setting."""
-_DRAIN_S: Final = 5.0
-"""Long enough for the probes of a load balancer, and for connections that uvicorn keeps idle."""
 
 
-class Settings(DataPlaces, BaseSettings):
+class Settings(DataPlaces, SettingDecisions, BaseSettings):
     """The modelkin service: which models are kin. For API keys: its command `keys`."""
 
     model_config = SettingsConfigDict(
@@ -78,6 +75,11 @@ class Settings(DataPlaces, BaseSettings):
         description="the store of LSH buckets and of the counters of rate limits: "
         "redis://HOST:PORT, rediss:// with TLS, or a cluster's HOST:PORT,HOST:PORT (default: "
         "buckets in the database, counters in each process)",
+    )
+    fingerprint_index: Literal["disk", "redis"] = Field(
+        "disk",
+        description="where models with common lines are looked up: in files on each machine's "
+        "local disk, or in Redis, for hubs that one machine does not hold; a disk stands in for it",
     )
     host: str = Field("127.0.0.1", description="the address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="the port to listen on; 0 takes a free one")
@@ -346,34 +348,6 @@ class Settings(DataPlaces, BaseSettings):
     def __reduce__(self) -> tuple[Callable[..., Settings], tuple[dict[str, Any]]]:
         """Pickle only the set fields: a newer process may read them, with more settings."""
         return _restore, (self.model_dump(exclude_unset=True),)
-
-    @property
-    def on_loopback(self) -> bool:
-        """Whether only this machine can connect."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
-    @property
-    def drain(self) -> float:
-        """Seconds to drain; 0 for one process on loopback, which no other process replaces."""
-        if self.drain_seconds is not None:
-            return self.drain_seconds
-        return _DRAIN_S if self.processes > 1 or not self.on_loopback else 0.0
-
-    @property
-    def keys_required(self) -> bool:
-        """Whether a request needs a key."""
-        return self.auth == "required" or (self.auth == "auto" and not self.on_loopback)
-
-    @property
-    def runs_embedded_worker(self) -> bool:
-        """Whether the service carries out jobs beside its requests."""
-        is_sqlite = make_url(self.database_url).get_backend_name() == "sqlite"
-        return self.embedded_worker == "on" or (self.embedded_worker == "auto" and is_sqlite)
 
     @property
     def encryption_key_list(self) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.blob_stores import open_blobs
+from app.fingerprints.finding.feed import reading_feeds
 from app.fingerprints.finding.index import FindingIndex
+from app.fingerprints.finding.redis_shards import RedisShards, epoch_of
+from app.fingerprints.finding.shared_index import SharedIndex
 from app.hubs.ingestion.files.downloads import Downloads
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.db.migrations import migrate, require_current
@@ -37,6 +40,7 @@ __all__ = [
     "DEFAULT_TENANT",
     "Stores",
     "open_buckets",
+    "open_finding",
     "open_redis",
     "open_stores",
     "uncached_reader",
@@ -66,7 +70,6 @@ class Stores:
     reader: ModelReader
     indexes: IndexRegistry
     sketches: SketchFolder
-    finding: FindingIndex
     downloads: Downloads
 
 
@@ -101,7 +104,6 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
         with (
             closing(blobs),
             closing(SketchFolder(settings.sketch_dir / token)) as sketches,
-            closing(FindingIndex(settings.sketch_dir / token / "finding")) as finding,
         ):
             if not prepared:
                 _sweep_sketches(database, sketches)
@@ -114,7 +116,6 @@ def open_stores(settings: Settings, *, prepared: bool) -> Iterator[Stores]:
                 ModelReader(database, blobs, support_cache),
                 IndexRegistry(settings.index_memory_bytes),
                 sketches,
-                finding,
                 downloads,
             )
 
@@ -137,6 +138,35 @@ def open_redis(settings: Settings) -> Iterator[RedisServer | None]:
 
     with closing(RedisServer(settings.redis_url, timeout=_BUCKETS_TIMEOUT_S)) as server:
         yield server
+
+
+@contextmanager
+def open_finding(
+    settings: Settings, stores: Stores, server: RedisServer | None
+) -> Iterator[FindingIndex]:
+    """Open the index of fingerprints: on the local disk, and in Redis where the settings say so.
+
+    Raises:
+        Unavailable: it is to be in Redis, and no Redis is set.
+    """
+    folder = settings.sketch_dir / stores.token / "finding"
+    if settings.fingerprint_index == "disk":
+        with closing(FindingIndex(folder)) as index:
+            yield index
+        return
+    if server is None:
+        raise Unavailable(
+            "MODELKIN_FINGERPRINT_INDEX is redis, and no Redis is set: set MODELKIN_REDIS_URL"
+        )
+    from app.infra.storage.redis_batches import RedisBatches  # slow to import, and seldom needed
+
+    batches = RedisBatches(server, "what the others hold of fingerprints answers alone")
+    shards = RedisShards(batches, epoch_of(stores.token))
+    with (
+        closing(SharedIndex(shards, reading_feeds(stores.database))) as shared,
+        closing(FindingIndex(folder, shared=shared)) as index,
+    ):
+        yield index
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from app.fingerprints.finding.records import Changed, Examined, Keys
+from app.fingerprints.finding.records import Changed, Described, Examined, Keys
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 
 __all__ = ["KEYS", "LENGTHS", "MadeHub"]
@@ -151,6 +151,10 @@ class MadeHub:
             )
             for each in ids
         }
+
+    def described(self, ids: Collection[int]) -> dict[int, Described]:
+        """What tells chance of models."""
+        return {each: Described(each, self.scale(each), self.lines(each)) for each in ids}
 
     def named(self, names: Collection[str]) -> list[int]:
         """The bases of children, which every other one declares."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 
 from app.fingerprints.finding import repository
-from app.fingerprints.finding.records import Changed, Examined
+from app.fingerprints.finding.records import Changed, Described, Examined
 from app.fingerprints.records import Feed
 from app.fingerprints.repositories import feeds
-from app.infra.db.database import Reader
+from app.infra.db.database import Database, Reader
 
-__all__ = ["TenantFeed"]
+__all__ = ["TenantFeed", "reading_feeds"]
 
 
 class TenantFeed:
@@ -50,5 +51,19 @@ class TenantFeed:
     def examine(self, ids: Collection[int]) -> Mapping[int, Examined]:
         return repository.examine(self._session, self._tenant_id, ids)
 
+    def described(self, ids: Collection[int]) -> Mapping[int, Described]:
+        return repository.described(self._session, self._tenant_id, ids)
+
     def named(self, names: Collection[str]) -> Sequence[int]:
         return repository.named(self._session, self._tenant_id, names)
+
+
+def reading_feeds(database: Database) -> Callable[[int], AbstractContextManager[TenantFeed]]:
+    """A function that opens the feed of a tenant in a transaction of its own."""
+
+    @contextmanager
+    def reading(tenant_id: int) -> Iterator[TenantFeed]:
+        with database.reading() as session:
+            yield TenantFeed(session, tenant_id)
+
+    return reading

@@ -10,24 +10,30 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from cachetools import LRUCache
 
 from app.fingerprints.finding.feed import TenantFeed
+from app.fingerprints.finding.listing import Listing, Query, listed
 from app.fingerprints.finding.records import Feed, Found
-from app.fingerprints.finding.rounds import Query, candidates
+from app.fingerprints.finding.rounds import MOST_HOLDERS, candidates
 from app.fingerprints.finding.segment_file import Damaged
 from app.fingerprints.finding.segment_store import SegmentStore
+from app.fingerprints.finding.shared_index import SharedIndex
 from app.fingerprints.finding.tenant_index import RETRY_DELAY_S, TAIL_ENTRIES, TenantIndex
 from app.fingerprints.finding_keys import coarse_end
 from app.infra.db.database import Reader
 from app.infra.deadlines import Deadline
+from app.infra.errors import Unavailable
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 
 __all__ = ["FindingIndex"]
 
+_MOST_TRIES: Final = 3
 _MOST_TENANTS: Final = 256
 """Tenants whose indexes stay open; those of others are opened again at their next question."""
 
@@ -42,6 +48,7 @@ class FindingIndex:
             creates it.
         tail_entries: the entries that a tenant's index keeps in memory before it writes them.
         retry_delay: seconds after a failed write during which no other write is tried.
+        shared: the index that machines share, which the disk stands in for; the caller closes it.
     """
 
     def __init__(
@@ -50,8 +57,10 @@ class FindingIndex:
         *,
         tail_entries: int = TAIL_ENTRIES,
         retry_delay: float = RETRY_DELAY_S,
+        shared: SharedIndex | None = None,
     ) -> None:
         self._folder = folder
+        self._shared = shared
         self._tail_entries = tail_entries
         self._retry_delay = retry_delay
         self._lock = threading.Lock()
@@ -101,19 +110,35 @@ class FindingIndex:
         """As :meth:`find`, by the feed of a tenant."""
         scale, keys = coarse_end(fingerprint)
         query = Query(scale.bit_length() - 1, dict(fingerprint.lines), keys)
-        index = self._of(tenant_id)
-        for tries in range(3):
+        ask = partial(
+            candidates, query, feed=feed, leave_out=leave_out, limit=limit, deadline=deadline
+        )
+        if self._shared is None:
+            return self._ask_disk(ask, query, feed, tenant_id, deadline)
+        listing = self._shared.listing(query, feed, tenant_id, MOST_HOLDERS, deadline)
+        if listing is not None:
+            return replace(ask(listing), degraded=not listing.answered.all())
+        return replace(self._ask_disk(ask, query, feed, tenant_id, deadline), degraded=True)
+
+    def _ask_disk(
+        self,
+        ask: Callable[[Listing], Found],
+        query: Query,
+        feed: Feed,
+        tenant_id: int,
+        deadline: Deadline,
+    ) -> Found:
+        index, tries = self._of(tenant_id), 0
+        while True:
             try:
                 snapshot = index.snapshot_at(feed, deadline, self._tidy_soon(tenant_id, index))
-                return candidates(
-                    query, snapshot, feed, leave_out=leave_out, limit=limit, deadline=deadline
-                )
+                return ask(listed(query, snapshot, MOST_HOLDERS, feed.version))
             except Damaged as error:
-                if tries == 2:
-                    raise
+                tries += 1
+                if tries == _MOST_TRIES:
+                    raise Unavailable("the finding index is damaged again: try again") from error
                 log.warning("%s: the finding index of tenant %d is built again", error, tenant_id)
                 index.start_again()
-        raise AssertionError("unreachable")
 
     def run_once(self, stopping: threading.Event) -> None:
         """Take up what other processes have stored, and write what a full disk left in memory."""

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Candidate", "Changed", "Examined", "Feed", "Found", "Keys"]
+__all__ = ["Candidate", "Changed", "Described", "Examined", "Feed", "Found", "Keys"]
 
 Keys = npt.NDArray[np.uint64]
 
@@ -33,6 +33,21 @@ class Changed:
     scale: int
     lines: Mapping[int, int]
     keys: Keys = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What tells how many keys a stranger in the place of a fingerprint would have.
+
+    Attributes:
+        version: that of the tenant's feed with its last change.
+        scale: the binary logarithm of the scale of its finding keys.
+        lines: the distinct lines of each length in the whole checkpoint.
+    """
+
+    version: int
+    scale: int
+    lines: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,9 @@ class Feed(Protocol):
     def examine(self, ids: Collection[int]) -> Mapping[int, Examined]:
         """What is read of existing fingerprints, by id."""
 
+    def described(self, ids: Collection[int]) -> Mapping[int, Described]:
+        """What tells chance of existing fingerprints, by id."""
+
     def named(self, names: Collection[str]) -> Sequence[int]:
         """The ids of the fingerprints of some model names."""
 
@@ -112,9 +130,12 @@ class Found:
         common: how many of its keys are common: held by three models or more of which no two have
             anything else in common. They make nobody kin.
         compared: the fingerprints of the tenant with which it was compared.
+        degraded: the shared index was away, wholly or in part: what was found is right, and some
+            kin may be missing.
     """
 
     candidates: tuple[Candidate, ...]
     truncated: bool
     common: int
     compared: int
+    degraded: bool = False

@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 from sqlalchemy import Select, bindparam, select
 
-from app.fingerprints.finding.records import Changed, Examined, Keys
+from app.fingerprints.finding.records import Changed, Described, Examined, Keys
 from app.infra.db.database import Reader
 from app.infra.db.tables.base import table_of
 from app.infra.db.tables.fingerprints import FingerprintPayloadRow, FingerprintRow
 
-__all__ = ["changed_since", "examine", "named"]
+__all__ = ["changed_since", "described", "examine", "named"]
 
 _PER_PAGE: Final = 1024
 """Fingerprints a page: 6 MiB of keys."""
@@ -60,6 +60,17 @@ def examine(session: Reader, tenant_id: int, ids: Collection[int]) -> dict[int, 
                 _keys(row.finding_keys),
                 tuple(row.base_models or ()),
             )
+    return found
+
+
+def described(session: Reader, tenant_id: int, ids: Collection[int]) -> dict[int, Described]:
+    """What tells chance of existing fingerprints, by id."""
+    found = dict[int, Described]()
+    asked = list(ids)
+    for at in range(0, len(asked), _PER_STATEMENT):
+        some = asked[at : at + _PER_STATEMENT]
+        for row in session.rows(_described(), tenant=tenant_id, ids=some):
+            found[row.id] = Described(row.version, row.finding_scale, _lines(row.lines))
     return found
 
 
@@ -115,6 +126,19 @@ def _examined() -> Select[Any]:
             *(row.c.id, row.c.version, row.c.lines, row.c.base_models),
             *(payload.c.finding_scale, payload.c.finding_keys),
         )
+        .join(payload, payload.c.fingerprint_id == row.c.id)
+        .where(
+            row.c.tenant_id == bindparam("tenant"),
+            row.c.id.in_(bindparam("ids", expanding=True)),
+        )
+    )
+
+
+@cache
+def _described() -> Select[Any]:
+    row, payload = table_of(FingerprintRow), table_of(FingerprintPayloadRow)
+    return (
+        select(row.c.id, row.c.version, row.c.lines, payload.c.finding_scale)
         .join(payload, payload.c.fingerprint_id == row.c.id)
         .where(
             row.c.tenant_id == bindparam("tenant"),

@@ -8,23 +8,22 @@ those of all its kin.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from app.fingerprints.finding.common import common_keys
+from app.fingerprints.finding.listing import Listing, Query
 from app.fingerprints.finding.pairs import are_kin, expected_keys
-from app.fingerprints.finding.ranking import Chance, log10_bounds
-from app.fingerprints.finding.records import Candidate, Examined, Feed, Found, Keys
+from app.fingerprints.finding.ranking import log10_bounds
+from app.fingerprints.finding.records import Candidate, Examined, Feed, Found
 from app.fingerprints.finding.segment_file import Damaged
-from app.fingerprints.finding.snapshot import Holders, Snapshot
 from app.infra.deadlines import Deadline
 from modelkin.core.fingerprints.chance import log10_tail
 from modelkin.core.fingerprints.comparison import MODEL_LIMIT
 
-__all__ = ["Query", "candidates"]
+__all__ = ["MOST_HOLDERS", "candidates"]
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -41,24 +40,9 @@ _MOST_NAMES: Final = 8
 """Names of declared bases that are looked up in a round."""
 
 
-@dataclass(frozen=True, eq=False)
-class Query:
-    """A fingerprint whose kin are looked for.
-
-    Attributes:
-        scale: the binary logarithm of the scale of ``keys``.
-        lines: the distinct lines of each length in the whole checkpoint.
-        keys: those that are looked up: each once, ascending.
-    """
-
-    scale: int
-    lines: dict[int, int]
-    keys: Keys
-
-
 def candidates(
     query: Query,
-    snapshot: Snapshot,
+    listing: Listing,
     feed: Feed,
     *,
     leave_out: Iterable[int],
@@ -71,10 +55,9 @@ def candidates(
         leave_out: ids of fingerprints that are none.
         limit: the candidates of a round.
     """
-    holders = snapshot.holders(query.keys, MOST_HOLDERS)
-    search = _Search(query, snapshot, feed, holders, np.array([*leave_out], np.int64))
+    search = _Search(query, listing, feed, np.array([*leave_out], np.int64))
     found: list[Candidate] = []
-    truncated = bool(holders.more.any())
+    truncated = bool(listing.more.any())
     for number in range(1, MOST_ROUNDS + 1):
         if deadline.passed():
             truncated = True
@@ -91,21 +74,16 @@ def candidates(
 class _Search:
     """The keys that are still asked, and those who hold them."""
 
-    def __init__(
-        self, query: Query, snapshot: Snapshot, feed: Feed, holders: Holders, leave_out: Ints
-    ) -> None:
+    def __init__(self, query: Query, listing: Listing, feed: Feed, leave_out: Ints) -> None:
         self._query = query
         self._feed = feed
-        slots, self._who = np.unique(holders.slots, return_inverse=True)
-        self._at = holders.at
-        self._ids = snapshot.ids(slots)
-        self._versions = snapshot.versions(slots) if snapshot.version == feed.version else None
-        lines = snapshot.lines_in_common(Chance.of(query.lines), slots)
-        scales = np.maximum(snapshot.scales(slots), query.scale)
-        self._expected = lines / np.exp2(scales)
+        self._at, self._who, self._ids = listing.at, listing.who, listing.ids
+        self._versions = listing.versions
+        self._part = float(listing.answered.mean()) if listing.answered.size else 1.0
+        self._expected = listing.expected * self._part
         self._left_out = np.isin(self._ids, leave_out)
-        self._more = holders.more
-        self._asked = np.ones(query.keys.size, np.bool_)
+        self._more = listing.more
+        self._asked = listing.answered.copy()
         self.common = np.zeros(query.keys.size, np.bool_)
         self._examined: dict[int, Examined] = {}
         self._gone: set[int] = set()
@@ -255,7 +233,8 @@ class _Search:
             number = self._ids.size
             self._ids = np.append(self._ids, each.id)
             self._left_out = np.append(self._left_out, False)
-            self._expected = np.append(self._expected, expected_keys(self._query, each))
+            expected = expected_keys(self._query, each) * self._part
+            self._expected = np.append(self._expected, expected)
         self._at = np.concatenate([self._at, held])
         self._who = np.concatenate([self._who, np.full(held.size, number)])
 

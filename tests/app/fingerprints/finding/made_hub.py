@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from app.fingerprints.finding.records import Changed, Examined, Keys
+from app.fingerprints.finding.records import Changed, Described, Examined, Keys
 from app.fingerprints.finding_keys import coarse_end
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 
@@ -91,6 +91,11 @@ class Hub:
             for each in map(self.changed.get, ids)
             if each is not None
         }
+
+    def described(self, ids: Collection[int]) -> dict[int, Described]:
+        """What tells chance of existing ones."""
+        found = ((id_, self.changed.get(id_)) for id_ in ids)
+        return {id_: Described(each.version, each.scale, each.lines) for id_, each in found if each}
 
     def named(self, names: Collection[str]) -> list[int]:
         """The ids of some names."""

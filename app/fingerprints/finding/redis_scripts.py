@@ -1,0 +1,76 @@
+"""The Lua scripts of finding keys in Redis: each is one atomic change or read of one shard.
+
+All keys of a shard lie in one hash slot, that of ``KEYS[1]``, its state. The names begin alike:
+
+    modelkin:finding:{7.41}:state        HASH    epoch, build, version, needed, entries
+    modelkin:finding:{7.41}<build><key>  STRING  the holders of a key, 8 bytes each, oldest first
+
+``<build>`` is four bytes and ``<key>`` eight. Holders are only appended: a fingerprint that changed
+is a new holder, and who reads them knows from the database which of them are of the present.
+"""
+
+from __future__ import annotations
+
+from app.infra.storage.redis_script import Script
+
+__all__ = ["APPLY", "HOLDERS", "START", "STATES"]
+
+# A value of another type is foreign: the state of the shard counts as unknown.
+_COMMON = """
+local state = {}
+if redis.call('TYPE', KEYS[1]).ok == 'hash' then
+  state = redis.call('HMGET', KEYS[1], 'epoch', 'build', 'version', 'needed', 'entries')
+end
+"""
+
+STATES = Script(_COMMON + "return state")
+
+# ARGV: epoch, build, needed. Begins the shard again, at version 0.
+START = Script(
+    """
+redis.call('DEL', KEYS[1])
+redis.call(
+  'HSET', KEYS[1], 'epoch', ARGV[1], 'build', ARGV[2], 'version', 0, 'needed', ARGV[3],
+  'entries', 0)
+return 1
+"""
+)
+
+# ARGV: epoch, build, since, until, needed, keys, holders. Both are of 8 bytes each, side by side.
+APPLY = Script(
+    _COMMON
+    + """
+if state[1] ~= ARGV[1] or state[2] ~= ARGV[2] or state[3] ~= ARGV[3] then return 0 end
+local prefix = string.sub(KEYS[1], 1, -1 - #':state') .. ARGV[2]
+local keys, holders, at = ARGV[6], ARGV[7], 1
+while at <= #keys do
+  local key, last = string.sub(keys, at, at + 7), at + 8
+  while string.sub(keys, last, last + 7) == key do last = last + 8 end
+  redis.call('APPEND', prefix .. key, string.sub(holders, at, last - 1))
+  at = last
+end
+redis.call('HSET', KEYS[1], 'version', ARGV[4], 'needed', ARGV[5])
+redis.call('HINCRBY', KEYS[1], 'entries', #keys / 8)
+return 1
+"""
+)
+
+# ARGV: bytes of the holders of a key that are read, keys. Returns the state, and of each key its
+# holders and how many bytes there are of them.
+HOLDERS = Script(
+    _COMMON
+    + """
+if not state[2] then return {state} end
+local prefix = string.sub(KEYS[1], 1, -1 - #':state') .. state[2]
+local found, keys, last = {state}, ARGV[2], tonumber(ARGV[1]) - 1
+for at = 1, #keys, 8 do
+  local name = prefix .. string.sub(keys, at, at + 7)
+  local held = redis.call('GETRANGE', name, 0, last)
+  local more = 0
+  if #held > last then more = redis.call('STRLEN', name) - #held end
+  found[#found + 1] = held
+  found[#found + 1] = more
+end
+return found
+"""
+)
