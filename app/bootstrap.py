@@ -11,8 +11,10 @@ from app.anatomy import jobs as anatomies
 from app.anatomy.keeping import AnatomyKeeper
 from app.anatomy.service import AnatomyService
 from app.container import Container
+from app.fingerprints.batches import FingerprintBatches
 from app.fingerprints.finding.index import FindingIndex
 from app.fingerprints.service import FingerprintService
+from app.fingerprints.shared_commits import FingerprintCommits
 from app.hubs import jobs as hubs
 from app.hubs.assembly import open_ingestion
 from app.hubs.backfill import FingerprintBackfill
@@ -76,14 +78,8 @@ from app.models.subspaces.index import SubspaceIndex
 from app.models.subspaces.service import SubspaceService
 from app.models.weights.service import WeightsService
 from app.operations.maintenance import jobs as maintenance
-from app.operations.maintenance.blob_cleanup import BlobCleanup
-from app.operations.maintenance.blob_sizes import BlobSizes
-from app.operations.maintenance.cleanup import Cleanup
-from app.operations.maintenance.deleted_spaces import DeletedSpaces
-from app.operations.maintenance.history import HistoryBounds
+from app.operations.maintenance.composition import add_clean_up
 from app.operations.maintenance.jobs import MaintenanceJobs
-from app.operations.maintenance.sketch_segments import SketchSegments
-from app.operations.maintenance.sketch_slots import SketchSlots
 from app.operations.observability.tracing import exporting
 from app.search.comparer import Comparer
 from app.search.constants import SpaceConstants
@@ -191,7 +187,9 @@ def _compose(
     services.add(SupportSizeService(quotas))
     _add_webhooks(services)
     _add_catalog(services, stores)
-    services.add(FingerprintService())
+    fingerprints = services.add(FingerprintService(services[Outbox], quotas))
+    services.add(FingerprintCommits(stores.database, fingerprints))
+    services.add(FingerprintBatches(stores.database, fingerprints))
     services.add(finding)
     _add_search(services, stores, buckets)
     _add_public(services, stores)
@@ -201,7 +199,8 @@ def _compose(
     _add_learngenes(services, stores)
     _add_kinship(services)
     _add_merges(services, stores)
-    _add_maintenance(services, stores, buckets)
+    services.add(MaintenanceJobs(stores.database, buckets))
+    add_clean_up(services, stores)
     _add_notifications(services)
     return services
 
@@ -373,40 +372,6 @@ def _add_merges(services: Container, stores: Stores) -> None:
     phases = Phases(services[JobService], services[Outbox])
     merges = services.add(MergeService(stores.database, membership, phases, services[QuotaService]))
     services.add(Mailbox(stores.database, stores.blobs, merges, phases))
-
-
-def _add_maintenance(services: Container, stores: Stores, buckets: BucketService) -> None:
-    services.add(MaintenanceJobs(stores.database, buckets))
-    cleanup = services.add(
-        Cleanup(
-            stores.database,
-            stores.indexes,
-            every=services[Settings].maintenance_interval_seconds,
-            sketches=stores.sketches,
-            downloads=stores.downloads,
-            blobs=BlobCleanup(
-                stores.database,
-                stores.blobs,
-                services[Settings].blob_grace_seconds,
-                services[QuotaService],
-            ),
-            steps={
-                "rows of deleted spaces": DeletedSpaces(stores.database).run_once,
-                "history": HistoryBounds(stores.database, services[QuotaService]).run_once,
-                "sketches of a bucket": SketchSegments(
-                    stores.database, stores.blobs, stores.sketches
-                ).run_once,
-                "sketch slots": SketchSlots(stores.database, stores.sketches).run_once,
-                "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
-                "index of fingerprints": services[FindingIndex].run_once,
-                "uses of keys": services[Authenticator].write_uses,
-                "idempotency keys": services[IdempotencyService].prune,
-                "sessions of visitors": services[VisitorSessions].prune,
-                "queries of public spaces": services[QueryBudgets].prune,
-            },
-        )
-    )
-    services.add(cleanup.warmup)
 
 
 def _add_notifications(services: Container) -> None:

@@ -11,6 +11,8 @@ from fastapi.telemetry import TelemetryConfig
 from starlette.routing import BaseRoute
 
 from app.container import Container
+from app.fingerprints.endpoints import batches as many_fingerprints
+from app.fingerprints.endpoints import fingerprints
 from app.hubs.endpoints import incoming, sources
 from app.infra.db.database import Database
 from app.infra.egress.client import Egress
@@ -68,12 +70,13 @@ __all__ = ["ENDPOINTS", "create_app", "described_routes", "make_routers"]
 ENDPOINTS: Final[tuple[Routes | APIRouter, ...]] = (
     *(spaces.routes, support_sizes.routes, supports.routes, signatures.routes),
     *(sketches.routes, subspaces.routes, batches.routes, models.routes, revisions.routes),
-    *(weights.routes, weights.duplicate_routes),
+    *(weights.routes, weights.duplicate_routes, many_fingerprints.routes),
     *(neighbors.routes, donors.routes, graph.routes, maps.routes, lineage.routes, tensors.routes),
     fingerprint_lineage.routes,
     *(similarity.routes, public_settings.routes, public_queries.routes),
     *(maintenance.routes, jobs.routes, clusterings.routes, learngenes.routes, merges.routes),
     *(sources.routes, incoming.routes, subscriptions.routes, keys.routes),
+    fingerprints.routes,  # behind those whose paths go on after a model's name
     *(health.router, health.routes, metrics.routes, api_docs.router, assets.router, *PAGES),
 )
 """All operations, in the order of the OpenAPI document; plain routers need no service."""
@@ -92,6 +95,7 @@ Send supports, or only MinHash signatures, and ask for neighbours, overlaps and 
 _TAGS: Final = (
     ("spaces", "A space holds models whose indices mean the same, and says how they are compared."),
     ("models", "Store supports, signatures and data subspaces, one by one or many at once."),
+    ("fingerprints", "From which models the tensors of each come, whatever space or layout."),
     ("kinship", "Neighbours, overlaps, donors, lineage and the graph of nearest models."),
     ("fingerprints", "Where the tensors of models come from, whatever their layouts."),
     ("public spaces", "Spaces that other tenants may ask, in steps and within a budget."),

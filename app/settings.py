@@ -197,15 +197,16 @@ class Settings(DataPlaces, SettingDecisions, BaseSettings):
         10_000_000, ge=0, description="models of a tenant in all its spaces; beyond it 507"
     )
     quota_support_bytes: int | None = Field(
-        1 << 40,
-        ge=0,
-        description="bytes of a tenant's stored supports, kept revisions included; beyond it 507",
+        1 << 40, ge=0, description="bytes of a tenant's supports and kept revisions; beyond it 507"
+    )
+    quota_fingerprints: int | None = Field(
+        10_000_000, ge=0, description="fingerprints of a tenant; beyond it 507"
+    )
+    quota_fingerprint_bytes: int | None = Field(
+        1 << 40, ge=0, description="bytes of a tenant's fingerprints; beyond it 507"
     )
     quota_queued_jobs: int | None = Field(
-        1000,
-        ge=0,
-        description="jobs of a tenant that wait or run, but for the syncs of its sources; beyond "
-        "it 429",
+        1000, ge=0, description="jobs of a tenant that wait or run, but for syncs; beyond it 429"
     )
     quota_sources: int | None = Field(100, ge=0, description="sources of a tenant; beyond it 507")
     quota_subscriptions: int | None = Field(
@@ -227,9 +228,7 @@ class Settings(DataPlaces, SettingDecisions, BaseSettings):
         "finished ones first",
     )
     quota_reporters: int | None = Field(
-        100_000,
-        ge=0,
-        description="reporters of K* of a tenant in all its spaces; beyond it 507",
+        100_000, ge=0, description="reporters of K* of a tenant in all its spaces; beyond it 507"
     )
     root_path: RootPath = Field(
         "",

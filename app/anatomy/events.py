@@ -53,7 +53,7 @@ def anatomy_changed(
         "sentences": list(found.anatomy.sentences),
         "url": f"/v1/fingerprints/{quote(record.name, safe='/')}/anatomy",
     }
-    outbox.add_of_tenant(session, tenant, ANATOMY_CHANGED, record.name, payload)
+    outbox.add_of_tenant(session, tenant, ANATOMY_CHANGED, [(record.name, payload)])
 
 
 def _says(summary: Summary | None) -> tuple[str, tuple[int, ...]]:

@@ -144,11 +144,13 @@ class Stored:
     Attributes:
         created: whether its name had none before.
         changed: whether its keys are others than before; statements alone do not count.
+        is_written: whether anything is other than before, be it a statement alone.
     """
 
     record: FingerprintRecord
     created: bool
     changed: bool
+    is_written: bool = True
 
 
 @dataclass(frozen=True, slots=True)

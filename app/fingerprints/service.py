@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
+from app.fingerprints import events
 from app.fingerprints.finding_keys import coarse_end
 from app.fingerprints.records import (
     MAX_BYTES,
@@ -26,6 +27,9 @@ from app.infra.db.database import Reader, Writer
 from app.infra.errors import FingerprintExists
 from app.infra.preconditions import Precondition
 from app.tenancy.auth.records import Tenant
+from app.tenancy.quotas.records import QuotaName
+from app.tenancy.quotas.service import Allowance, QuotaService
+from app.webhooks.outbox import Outbox
 from modelkin import wire
 from modelkin.core.codecs.checks import Payload
 from modelkin.core.fingerprints.fingerprint import Fingerprint
@@ -48,9 +52,16 @@ class Follower(Protocol):
 
 
 class FingerprintService:
-    """Fingerprints of model names. They belong to a tenant, and to no space."""
+    """Fingerprints of model names. They belong to a tenant, and to no space.
 
-    def __init__(self) -> None:
+    Args:
+        outbox: gets an event for each that is stored or removed.
+        quotas: how many a tenant may have, and of how many bytes.
+    """
+
+    def __init__(self, outbox: Outbox, quotas: QuotaService) -> None:
+        self._outbox = outbox
+        self._quotas = quotas
         self._followers: list[Follower] = []
 
     def follow(self, follower: Follower) -> None:
@@ -199,6 +210,7 @@ class FingerprintService:
         Raises:
             FingerprintExists: a client sent another one than that of a hub's file.
             PreconditionFailed: the present one does not meet ``precondition``.
+            QuotaExceeded: the tenant has as many as it may, or of as many bytes.
         """
         put = FingerprintPut(
             name, prepared, stated_by, facts, source_id, hub_revision, precondition
@@ -216,9 +228,11 @@ class FingerprintService:
         A refused put does not affect the others, and all new ones together take as many statements
         as one.
         """
-        feeds.lock_feed(session, tenant.id)
+        room = self._room(session, tenant, feeds.lock_feed(session, tenant.id))
         return [
-            result for run in _distinct_runs(puts) for result in self._put_run(session, tenant, run)
+            result
+            for run in _distinct_runs(puts)
+            for result in self._put_run(session, tenant, run, room)
         ]
 
     def delete(
@@ -242,12 +256,21 @@ class FingerprintService:
             follower.removed(session, tenant, current)
         version = feeds.advance(session, tenant.id, fingerprints=-1, size=-current.size)
         fingerprints.delete_fingerprint(session, current, version=version)
+        events.fingerprint_removed(self._outbox, session, tenant, current)
         return current
 
     # --- parts --------------------------------------------------------------------------------
 
+    def _room(self, session: Writer, tenant: Tenant, feed: Feed) -> Allowance:
+        """The room that is left to a tenant. The lock of its feed keeps others from taking it."""
+        used: dict[QuotaName, int] = {
+            "fingerprints": feed.fingerprints,
+            "fingerprint_bytes": feed.bytes,
+        }
+        return self._quotas.allowance_of(session, tenant.id, used)
+
     def _put_run(
-        self, session: Writer, tenant: Tenant, puts: Sequence[FingerprintPut]
+        self, session: Writer, tenant: Tenant, puts: Sequence[FingerprintPut], room: Allowance
     ) -> Sequence[Stored | ModelkinError]:
         """Store fingerprints of distinct names. The caller holds the lock of the feed."""
         known = self.find_many(session, tenant, [put.name for put in puts])
@@ -258,21 +281,26 @@ class FingerprintService:
             current = known.get(put.name)
             try:
                 _require_allowed(put, current)
+                _take_room(room, put, current)
             except ModelkinError as error:
                 results[put.name] = error
                 continue
             if current is None:
                 new.append(put)
             elif _says_the_same(put, current):
-                results[put.name] = Stored(current, created=False, changed=False)
+                results[put.name] = Stored(current, False, False, is_written=False)
             else:
                 changes.append((current, put))
         written = list(self._write(session, tenant, new, changes))
         results.update((stored.record.name, stored) for stored in written)
-        changed = [stored.record for stored in written if stored.changed]
-        for follower in self._followers if changed else ():
-            follower.changed(session, tenant, changed)
+        self._tell(session, tenant, [stored.record for stored in written if stored.changed])
         return [results[put.name] for put in puts]
+
+    def _tell(self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]) -> None:
+        if records:
+            events.fingerprints_stored(self._outbox, session, tenant, records)
+            for follower in self._followers:
+                follower.changed(session, tenant, records)
 
     def _write(
         self,
@@ -342,6 +370,14 @@ def _require_allowed(put: FingerprintPut, current: FingerprintRecord | None) -> 
             f"the service made the fingerprint of {put.name!r} from a hub's file, and this one is "
             f"another: give the model another name, or remove that one first"
         )
+
+
+def _take_room(room: Allowance, put: FingerprintPut, current: FingerprintRecord | None) -> None:
+    size = len(put.content.data)
+    if current is None:
+        room.take(fingerprints=1, fingerprint_bytes=size)
+    elif put.content.digest != current.digest:
+        room.take(fingerprint_bytes=size - current.size)
 
 
 def _says_the_same(put: FingerprintPut, current: FingerprintRecord) -> bool:

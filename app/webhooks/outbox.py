@@ -23,6 +23,8 @@ __all__ = [
     "ANATOMY_CHANGED",
     "CLUSTERING_COMPLETED",
     "DECLARED",
+    "FINGERPRINT_REMOVED",
+    "FINGERPRINT_STORED",
     "JOB_KIND",
     "LEARNGENE_PUBLISHED",
     "LINEAGE_MISMATCH",
@@ -31,10 +33,13 @@ __all__ = [
     "MERGE_JOINING",
     "MODEL_DUPLICATE",
     "NEIGHBORS_CHANGED",
+    "NO_SPACE",
+    "NO_SPACE_ID",
     "SUPPORT_STORED",
     "Outbox",
     "Subject",
     "dedup_key",
+    "enqueue_of_tenant",
 ]
 
 SUPPORT_STORED: Final = "support.stored"
@@ -47,6 +52,8 @@ MERGE_FAILED: Final = "merge.failed"
 LEARNGENE_PUBLISHED: Final = "learngene.published"
 MODEL_DUPLICATE: Final = "model.duplicate"
 ANATOMY_CHANGED: Final = "anatomy.changed"
+FINGERPRINT_STORED: Final = "fingerprint.stored"
+FINGERPRINT_REMOVED: Final = "fingerprint.removed"
 DECLARED: Final = "base.declared"
 """A model declares another base, or its base has another content.
 
@@ -56,6 +63,8 @@ JOB_KIND: Final = "events"
 """The kind of the fan-out jobs."""
 NO_SPACE: Final = ""
 """The space of events of none, which no space is named: subscriptions to one get no such event."""
+NO_SPACE_ID: Final = 0
+"""The id of that space."""
 
 _SUBSCRIBED_TYPES: Final = {
     SUPPORT_STORED: (SUPPORT_STORED, NEIGHBORS_CHANGED, LINEAGE_MISMATCH),
@@ -67,6 +76,8 @@ _SUBSCRIBED_TYPES: Final = {
     LEARNGENE_PUBLISHED: (LEARNGENE_PUBLISHED,),
     MODEL_DUPLICATE: (MODEL_DUPLICATE,),
     ANATOMY_CHANGED: (ANATOMY_CHANGED,),
+    FINGERPRINT_STORED: (FINGERPRINT_STORED,),
+    FINGERPRINT_REMOVED: (FINGERPRINT_REMOVED,),
 }
 """The subscribed types, by event type, that an event may lead to. Without one, none is written."""
 
@@ -123,16 +134,27 @@ class Outbox:
         session: Writer,
         tenant: Tenant,
         event_type: str,
-        model: str,
-        payload: Mapping[str, Any],
+        events: Iterable[tuple[str, Mapping[str, Any]]],
     ) -> None:
-        """Write an event about a model of no space, if a subscription to all spaces asks for it."""
+        """Write events about models of no space, if a subscription to all spaces asks for them.
+
+        Args:
+            events: pairs of the name of a model and a payload.
+        """
         wanted = _SUBSCRIBED_TYPES[event_type]
         if subscriptions.find_interested_tenant(session, tenant.id, NO_SPACE, wanted) is None:
             return
-        event = _event_of(tenant.id, event_type, payload, model=model)
-        event_repository.insert_events(session, [event])
-        self._jobs.enqueue(session, tenant, JOB_KIND, {}, dedup_key=dedup_key(None))
+        written = [
+            _event_of(tenant.id, event_type, payload, model=name) for name, payload in events
+        ]
+        event_repository.insert_events(session, written)
+        enqueue_of_tenant(session, self._jobs, tenant)
+
+
+def enqueue_of_tenant(session: Writer, jobs: JobService, tenant: Tenant) -> None:
+    """Enqueue the fan-out of a tenant's events of no space, which one job has for itself."""
+    parameters = {"in_no_space": True}
+    jobs.enqueue(session, tenant, JOB_KIND, parameters, dedup_key="no space")
 
 
 def dedup_key(space_id: int | None) -> str:
@@ -160,7 +182,13 @@ def _event_of(
 ) -> event_repository.Event:
     """An event of no model and no space, unless ``of`` names them."""
     now = datetime.now(UTC)
-    nothing = {"space_id": 0, "space": NO_SPACE, "model": None, "model_id": None, "revision": None}
+    nothing = {
+        "space_id": NO_SPACE_ID,
+        "space": NO_SPACE,
+        "model": None,
+        "model_id": None,
+        "revision": None,
+    }
     return event_repository.Event(
         id=new_id(now),
         tenant_id=tenant_id,

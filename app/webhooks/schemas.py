@@ -35,16 +35,20 @@ EventType = Literal[
     "learngene.published",
     "model.duplicate",
     "anatomy.changed",
+    "fingerprint.stored",
+    "fingerprint.removed",
 ]
 
 
 Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH), AfterValidator(refuse_nul)]
-Events = Annotated[list[EventType], Field(min_length=1, max_length=10)]
+Events = Annotated[list[EventType], Field(min_length=1, max_length=12)]
 
 
 class _Fields(RequestModel):
     space: str | None = Field(
-        None, description="only events of this space, which may not exist yet; all by default"
+        None,
+        description="only events of this space, which may not exist yet; all by default, and those "
+        "of fingerprints, which are in no space",
     )
     model: str | None = Field(
         None,

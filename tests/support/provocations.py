@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from modelkin import Subspace, Support
-from modelkin.wire import CELL, PATCH, SAFETENSORS, SKETCH, SUBSPACE, encode_patch
+from modelkin.wire import CELL, FINGERPRINT, PATCH, SAFETENSORS, SKETCH, SUBSPACE, encode_patch
 from tests.support.declared_problems import DECLARED, Operation
 from tests.support.http_space import JSON, SIGNATURE, SUPPORT
 from tests.support.models.learngene_files import gene, manifest_of
+from tests.support.models.made_fingerprints import made_fingerprint
 
 __all__ = [
     "FULL",
@@ -73,6 +74,7 @@ _DELTA = typed(PATCH, encode_patch(FULL, OTHER), **{"If-Match": "*"})
 _SIGNATURE = typed(SIGNATURE, FULL.signature().to_bytes())
 _SUBSPACE = {"at": {"space": "data"}, **typed(SUBSPACE, AXES.to_bytes())}
 _BAD_SUBSPACE = {"at": {"space": "data"}, **typed(SUBSPACE, b"x")}
+_FINGERPRINT = typed(FINGERPRINT, made_fingerprint(1).to_bytes())
 _SKETCH = {"at": {"model": "alone"}, **typed(SKETCH, FULL.sketch().to_bytes())}
 SOURCE = {"kind": "huggingface", "space": "s", "secret": SECRET}
 _JOIN = {
@@ -104,6 +106,8 @@ VALID: Mapping[str, Request] = {
     "get_subspace": {"at": {"space": "data"}},
     "put_batch": typed("application/jsonl", b'{"model":"org/c"}\n'),
     "put_weights": {"json": _WEIGHTS},
+    "put_fingerprint": _FINGERPRINT,
+    "put_fingerprints": typed("application/jsonl", b'{"model":"org/c"}\n'),
     "update_model": {"json": {"tags": ["t"]}},
     "get_neighbors": {"params": {"model": "full"}},
     "find_neighbors": _SUPPORT,
@@ -203,6 +207,11 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
         (name, "learngene_not_found"): {"at": {"cluster": "99"}}
         for name in ("get_learngene", "get_learngene_file", "delete_learngene")
     },
+    ("put_fingerprint", "fingerprint_exists"): {"at": {"model": "of-hub"}},
+    ("put_fingerprint", "invalid_fingerprint"): typed(FINGERPRINT, b"x"),
+    ("put_fingerprint", "invalid_name"): {"params": {"base_model": "a/../b"}},
+    ("put_fingerprint", "quota_exceeded"): {},
+    ("put_fingerprints", "invalid_parameter"): typed("application/jsonl", b""),
     ("put_weights", "conflict"): {"json": {**_WEIGHTS, "revision": 99}},
     ("get_weights", "weights_not_found"): {"at": {"model": "alone"}},
     ("list_duplicates", "invalid_name"): {"params": {"space": "!"}},

@@ -43,9 +43,11 @@ from app.webhooks.outbox import (
     JOB_KIND,
     LINEAGE_MISMATCH,
     NEIGHBORS_CHANGED,
+    NO_SPACE_ID,
     SUPPORT_STORED,
     Outbox,
     dedup_key,
+    enqueue_of_tenant,
 )
 from app.webhooks.repositories import deliveries as delivery_repository
 from app.webhooks.repositories import events as event_repository
@@ -116,8 +118,8 @@ class EventFanOut:
         """Fan out the events of a space. A job of the service enqueues this for overdue events."""
         if job.tenant.name == SERVICE:
             return self._enqueue_overdue
-        until, done = time.monotonic() + TIME_SLICE_S, 0
-        for event in self._pending(job, until):
+        until, done, space_id = time.monotonic() + TIME_SLICE_S, 0, _space_of(job)
+        for event in self._pending(job.tenant, space_id, until):
             progress(done, 0, "fanning out events")
             self.fan_out(event)
             done += 1
@@ -125,7 +127,7 @@ class EventFanOut:
         def finish(session: Writer) -> Mapping[str, Any]:
             # An event written meanwhile got no other job: this one has the key.
             if event_repository.events_to_fan_out(
-                session, job.tenant.id, job.space_id, datetime.now(UTC), limit=1
+                session, job.tenant.id, space_id, datetime.now(UTC), limit=1
             ):
                 raise Unfinished
             return {"told": done}
@@ -141,22 +143,27 @@ class EventFanOut:
 
     def _enqueue(self, session: Writer, tenant: Tenant, space_id: int | None) -> None:
         """Enqueue a job for the events of a space, or of the whole tenant if the space is gone."""
+        if space_id == NO_SPACE_ID:
+            enqueue_of_tenant(session, self._jobs, tenant)
+            return
         space = spaces.find_space_by_id(session, space_id or 0)
         key = dedup_key(None if space is None else space.id)
         self._jobs.enqueue(session, tenant, JOB_KIND, {}, space=space, dedup_key=key)
 
-    def _pending(self, job: JobRecord, until: float) -> Iterator[event_repository.Event]:
+    def _pending(
+        self, tenant: Tenant, space_id: int | None, until: float
+    ) -> Iterator[event_repository.Event]:
         """The events to fan out, until the time slice ends."""
         next_announcement = 0.0
         while True:
             with self._database.reading() as session:
                 now = datetime.now(UTC)
                 waiting = event_repository.events_to_fan_out(
-                    session, job.tenant.id, job.space_id, now, limit=_BATCH_SIZE
+                    session, tenant.id, space_id, now, limit=_BATCH_SIZE
                 )
             for event in waiting:
                 if time.monotonic() >= next_announcement:
-                    self._announcements.announce(job.tenant.id, job.space_id)
+                    self._announcements.announce(tenant.id, space_id)
                     next_announcement = time.monotonic() + _ANNOUNCEMENT_INTERVAL_S
                 yield event
                 if time.monotonic() >= until:
@@ -290,6 +297,11 @@ class EventFanOut:
             "url": f"/v1/spaces/{space.name}/lineage?model={quote(found.model, safe='/')}",
         }
         return [(subscription, LINEAGE_MISMATCH, data) for subscription in interested]
+
+
+def _space_of(job: JobRecord) -> int | None:
+    """The space whose events a job fans out; None for all spaces of its tenant."""
+    return NO_SPACE_ID if job.parameters.get("in_no_space") else job.space_id
 
 
 def _retry_after(event: event_repository.Event, error: Exception) -> _Retry | None:

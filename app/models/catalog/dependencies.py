@@ -13,7 +13,15 @@ from modelkin._validation import check_model_name, check_tags
 from modelkin.core.importance import IMPORTANCE_KINDS
 from modelkin.errors import InvalidParameter
 
-__all__ = ["FilteredModels", "ModelName", "NewTags", "Order", "Stated", "TagFilter"]
+__all__ = [
+    "FilteredModels",
+    "ModelName",
+    "NewTags",
+    "Order",
+    "Stated",
+    "TagFilter",
+    "stored_text",
+]
 
 
 async def _model_name(
@@ -79,8 +87,8 @@ async def _model_filter(
 ) -> ModelFilter:
     return ModelFilter(
         tags=tags,
-        prefix=_stored_text(prefix, "prefix"),
-        text=_stored_text(text, "text"),
+        prefix=stored_text(prefix, "prefix"),
+        text=stored_text(text, "text"),
         attributes=tuple(_attribute(each) for each in attribute or ()),
         base_model=None if base_model is None else check_model_name(base_model, field="base_model"),
     )
@@ -107,7 +115,7 @@ def _attribute(text: str) -> tuple[str, str | None]:
     return key, value if sign else None
 
 
-def _stored_text(text: str, field: str) -> str:
+def stored_text(text: str, field: str) -> str:
     """A text as names are stored, in normal form C."""
     return unicodedata.normalize("NFC", _without_nul(text, field))
 

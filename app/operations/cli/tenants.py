@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from app.fingerprints.repositories.feeds import read_feed
 from app.hubs.repositories.sources import count_sources
 from app.hubs.sync_requests import INGEST, POLL
 from app.infra.db.database import Reader
@@ -38,6 +39,7 @@ __all__ = ["UNCOUNTED", "run"]
 
 UNCOUNTED: Final = (EVENTS, INGEST, POLL, DEADLINE)
 """Kinds of a tenant's jobs that its quota of queued jobs leaves out."""
+_OF_BYTES: Final = frozenset({"support_bytes", "fingerprint_bytes"})
 _TITLES: Final = "TENANT", *(name.replace("_", "-").upper() for name in QUOTAS)
 _UNITS: Final = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -151,18 +153,20 @@ def _fields(found: _Holdings) -> dict[str, object]:
 
 def _cell(name: QuotaName, found: _Holdings) -> str:
     quota = found.quotas.of(name)
-    shown: Callable[[int], str] = _bytes if name == "support_bytes" else "{:,}".format
+    shown: Callable[[int], str] = _bytes if name in _OF_BYTES else "{:,}".format
     most = "-" if quota is None else shown(quota)
     return f"{shown(found.used[name])}/{most}{'*' if name in found.own else ''}"
 
 
 def _used(session: Reader, tenant: Tenant) -> dict[QuotaName, int]:
     """Return the usage of everything that has a quota."""
-    stored = repository.read_usage(session, tenant.id)
+    stored, feed = repository.read_usage(session, tenant.id), read_feed(session, tenant.id)
     return {
         "spaces": count_spaces(session, tenant.id),
         "models": stored.models,
         "support_bytes": stored.support_bytes,
+        "fingerprints": feed.fingerprints,
+        "fingerprint_bytes": feed.bytes,
         "queued_jobs": count_unfinished(session, tenant, but_for=UNCOUNTED),
         "sources": count_sources(session, tenant),
         "subscriptions": count_subscriptions(session, tenant),
@@ -180,7 +184,7 @@ def _value(name: str, text: str) -> int | str | None:
     if text == "none":
         return None
     found = re.fullmatch(r"(\d{1,18})(|KiB|MiB|GiB|TiB)", text.replace(",", ""))
-    if found is None or (found[2] and name != "support_bytes"):
+    if found is None or (found[2] and name not in _OF_BYTES):
         flag = name.replace("_", "-")
         raise InvalidParameter(f"--{flag} is a number, `none` or `default`, not {text!r}")
     return int(found[1]) * _UNITS[found[2]]

@@ -12,6 +12,8 @@ QuotaName = Literal[
     "spaces",
     "models",
     "support_bytes",
+    "fingerprints",
+    "fingerprint_bytes",
     "queued_jobs",
     "sources",
     "subscriptions",
@@ -31,6 +33,7 @@ class Quotas:
 
     Attributes:
         support_bytes: bytes of stored supports, also of kept revisions.
+        fingerprint_bytes: bytes of the payloads of its fingerprints.
         queued_jobs: jobs that wait or run, but for the syncs of its sources and the service's own.
         merges: merges that have not ended.
         reporters: reporters of K*, in all spaces.
@@ -41,6 +44,8 @@ class Quotas:
     spaces: int | None = None
     models: int | None = None
     support_bytes: int | None = None
+    fingerprints: int | None = None
+    fingerprint_bytes: int | None = None
     queued_jobs: int | None = None
     sources: int | None = None
     subscriptions: int | None = None

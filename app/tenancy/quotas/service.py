@@ -12,7 +12,7 @@ many writers at a time. So their lock is only taken near the quota.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack, cast
 
 from app.infra.db.database import Reader, Writer
 from app.infra.errors import QueueFull, QuotaExceeded
@@ -33,6 +33,10 @@ _SAYS: Final[Mapping[str, str]] = {
     "first",
     "support_bytes": "the supports of this tenant take {used:,} bytes of the {quota:,} that they "
     "may take, and this one takes {more:,}: delete models first",
+    "fingerprints": "this tenant has {used:,} fingerprints and may have {quota:,}: delete some "
+    "first",
+    "fingerprint_bytes": "the fingerprints of this tenant take {used:,} bytes of the {quota:,} "
+    "that they may take, and this one takes {more:,} more: delete some first",
     "queued_jobs": "{used:,} jobs of this tenant wait or run, and {quota:,} may: try again when "
     "some have ended, or cancel some",
     "sources": "this tenant has {used:,} sources and may have {quota:,}: delete one first",
@@ -94,7 +98,17 @@ class QuotaService:
         ):
             repository.lock_tenant(session, tenant_id)
             stored = repository.read_usage(session, tenant_id)
-        return Allowance(quotas, stored.models, stored.support_bytes)
+        return Allowance(quotas, _used(stored))
+
+    def allowance_of(
+        self, session: Writer, tenant_id: int, used: Mapping[QuotaName, int]
+    ) -> Allowance:
+        """Return the room left to the tenant in this transaction, which counts under its own lock.
+
+        Args:
+            used: what the tenant has of each thing.
+        """
+        return Allowance(self.of(session, tenant_id), used)
 
     def require_allowance(self, session: Reader, tenant_id: int, *, models: int) -> None:
         """Check, before long work, that ``models`` more models and one more byte would fit now.
@@ -104,7 +118,7 @@ class QuotaService:
         """
         stored = repository.read_usage(session, tenant_id)
         quotas = self.defaults.with_overrides(stored.overrides)
-        Allowance(quotas, stored.models, stored.support_bytes).take(models=models, support_bytes=1)
+        Allowance(quotas, _used(stored)).take(models=models, support_bytes=1)
 
     def set(self, session: Writer, tenant_id: int, changes: Mapping[str, Any]) -> Quotas:
         """Set quotas of one tenant; return all its quotas.
@@ -135,33 +149,38 @@ class Allowance:
     """The room that a tenant has left, within one transaction.
 
     Args:
-        models: the number of its models.
-        support_bytes: the bytes of its stored supports.
+        quotas: the most that it may have.
+        used: what it has of each thing.
     """
 
-    def __init__(self, quotas: Quotas, models: int, support_bytes: int) -> None:
+    def __init__(self, quotas: Quotas, used: Mapping[QuotaName, int]) -> None:
         self._quotas = quotas
-        self._models = models
-        self._support_bytes = support_bytes
+        self._used = dict(used)
 
-    def take(self, *, models: int, support_bytes: int) -> None:
-        """Take room for a write in full, or take nothing.
+    def take(self, **more: Unpack[_Room]) -> None:
+        """Take room for a write in full, or take nothing; less than nothing gives some back.
 
         Raises:
             QuotaExceeded: there is too little room; the message says of what.
         """
-        quotas = self._quotas
-        if models and quotas.models is not None and self._models + models > quotas.models:
-            raise _exceeded_error("models", self._models, quotas.models)
-        if (
-            support_bytes
-            and quotas.support_bytes is not None
-            and self._support_bytes + support_bytes > quotas.support_bytes
-        ):
-            used = self._support_bytes
-            raise _exceeded_error("support_bytes", used, quotas.support_bytes, support_bytes)
-        self._models += models
-        self._support_bytes += support_bytes
+        wanted = cast(Mapping[QuotaName, int], more)
+        for name, count in wanted.items():
+            quota = self._quotas.of(name)
+            if count > 0 and quota is not None and self._used[name] + count > quota:
+                raise _exceeded_error(name, self._used[name], quota, count)
+        for name, count in wanted.items():
+            self._used[name] += count
+
+
+class _Room(TypedDict, total=False):
+    models: int
+    support_bytes: int
+    fingerprints: int
+    fingerprint_bytes: int
+
+
+def _used(stored: repository.TenantUsage) -> dict[QuotaName, int]:
+    return {"models": stored.models, "support_bytes": stored.support_bytes}
 
 
 def _is_near(used: int, quota: int | None, margin: int) -> bool:

@@ -36,6 +36,8 @@ _EVENTS: Final = {
     "learngene.published": "a cluster has new weights to start from",
     "model.duplicate": "a model has the very weights of another",
     "anatomy.changed": "a model shares weights with another than before",
+    "fingerprint.stored": "the lines of a model are known, or others than before",
+    "fingerprint.removed": "the lines of a model are not known any more",
 }
 assert set(get_args(EventType)) == set(_EVENTS)
 

@@ -46,7 +46,9 @@ class Event:
 
     Attributes:
         type: an event type of subscriptions, or one that only the service uses.
-        model: the model's name, with its id and revision; None for an event about the space.
+        space_id: the id of the space; 0, and no name, for an event about what is in none.
+        model: the model's name, with its id and revision; None for an event about the space. There
+            is no id of a model that is a name alone.
         tags: the model's tags at that time.
         data: small JSON.
         neighbors_compared: a later revision's comparison covers the neighbours of this one.
@@ -156,16 +158,15 @@ def events_to_fan_out(
     session: Reader, tenant_id: int, space_id: int | None, now: datetime, *, limit: int
 ) -> list[Event]:
     """The tenant's events that are due for fan-out, oldest first; of a space, or of all."""
-    where = EventRow.tenant_id == tenant_id if space_id is None else EventRow.space_id == space_id
-    query = select(EventRow).where(EventRow.fanned_out.is_(False), where, _due(now))
+    of = _of(tenant_id, space_id)
+    query = select(EventRow).where(EventRow.fanned_out.is_(False), *of, _due(now))
     rows = session.scalars(query.order_by(EventRow.id).limit(limit))
     return [_event(row) for row in rows]
 
 
 def pending_ids(session: Reader, tenant_id: int, space_id: int | None, *, limit: int) -> list[str]:
     """The ids of the tenant's events that wait, oldest first; of a space, or of all."""
-    where = EventRow.tenant_id == tenant_id if space_id is None else EventRow.space_id == space_id
-    query = select(EventRow.id).where(EventRow.fanned_out.is_(False), where)
+    query = select(EventRow.id).where(EventRow.fanned_out.is_(False), *_of(tenant_id, space_id))
     return list(session.scalars(query.order_by(EventRow.id).limit(limit)))
 
 
@@ -270,6 +271,14 @@ def _delete_oldest(session: Writer, tenant_id: int, fanned_out: bool, kept: int,
         .execution_options(synchronize_session=False)
     )
     return len(gone.all())
+
+
+def _of(tenant_id: int, space_id: int | None) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of a space's events; of all of a tenant's, or of those in no space."""
+    if space_id:
+        return (EventRow.space_id == space_id,)
+    own = EventRow.tenant_id == tenant_id
+    return (own,) if space_id is None else (own, EventRow.space_id == space_id)
 
 
 def _late(before: datetime) -> tuple[ColumnElement[bool], ...]:

@@ -81,6 +81,8 @@ if TYPE_CHECKING:
         "learngene.published",
         "model.duplicate",
         "anatomy.changed",
+        "fingerprint.stored",
+        "fingerprint.removed",
         "ping",
     ]
     HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 
 import numpy as np
 import pytest
@@ -12,8 +12,10 @@ import pytest
 from app.fingerprints.records import MAX_TENSORS, Facts, Feed
 from app.fingerprints.repositories import feeds
 from app.infra.errors import FingerprintExists, FingerprintNotFound
+from app.operations.maintenance.fingerprint_tombstones import FingerprintTombstones
 from modelkin.errors import InvalidFingerprint, PayloadTooLarge
-from tests.support.app.fingerprints import StoredFingerprints, made_fingerprint
+from tests.support.app.fingerprints import StoredFingerprints
+from tests.support.models.made_fingerprints import made_fingerprint
 
 FACTS = Facts(
     ("acme/base", "acme/other"), "merge", "apache-2.0", datetime(2026, 1, 2, tzinfo=UTC), 1 << 40
@@ -178,3 +180,23 @@ def test_keys_that_crowd_have_a_coarse_end(stored: StoredFingerprints) -> None:
     prepared = stored.service.prepare(crowded)
     assert prepared.finding_keys.size <= 1023
     assert prepared.finding_keys.tolist() == crowded.at(prepared.finding_scale).keys.tolist()
+
+
+def test_the_clean_up_prunes_tombstones(stored: StoredFingerprints) -> None:
+    """Where there are twice as many as stay; others' and few stay."""
+    for number in range(5):
+        stored.put("m", made_fingerprint(number))
+        stored.delete("m")
+    pruning = FingerprintTombstones(stored.database, kept=3)
+    pruning.run_once(Event())
+    assert feed(stored).compacted_version == 0
+    stored.put("m", made_fingerprint(5))
+    stored.delete("m")
+    ended = Event()
+    ended.set()
+    pruning.run_once(ended)
+    assert feed(stored).compacted_version == 0
+    pruning.run_once(Event())
+    with stored.database.reading() as session:
+        assert 3 == len(feeds.removed_since(session, stored.tenant.id, 0))
+    assert feed(stored).compacted_version == 6

@@ -25,13 +25,14 @@ from app.infra.db.ids import new_id
 from app.tenancy.auth.service import generate
 from modelkin.core.packed import PackedSupport
 from modelkin.federation.sharing import Aggregator
-from modelkin.wire import SAFETENSORS
+from modelkin.wire import FINGERPRINT, SAFETENSORS
 from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.backends import SQLITE, Backend, PostgresBackend
 from tests.support.declared_problems import DECLARED, OPERATIONS, Operation, checked
 from tests.support.federations.merging import HubMerge
 from tests.support.http_space import JSON, Space
 from tests.support.models.learngene_files import gene
+from tests.support.models.made_fingerprints import made_fingerprint
 from tests.support.provocations import (
     FULL,
     SOURCE,
@@ -185,6 +186,16 @@ def put_learngenes(site: Site) -> None:
     site.ask(OPERATIONS["put_learngene"], {"at": {"space": "empty"}}).raise_for_status()
 
 
+def put_fingerprints(site: Site) -> None:
+    """Those of ``full``, and of ``of-hub``, which the service is said to have read itself."""
+    put = OPERATIONS["put_fingerprint"]
+    site.ask(put).raise_for_status()
+    other = typed(FINGERPRINT, made_fingerprint(2).to_bytes())
+    site.ask(put, {"at": {"model": "of-hub"}, **other}).raise_for_status()
+    with sqlite3.connect(site.server.folder / "m.db", timeout=30) as database:
+        database.execute("UPDATE fingerprints SET stated_by = 'hub' WHERE name = 'of-hub'")
+
+
 @pytest.fixture(scope="module")
 def service(start: Open) -> Site:
     """A service that does its jobs, with one of everything."""
@@ -206,6 +217,7 @@ def service(start: Open) -> Site:
     put_merges(site)
     put_learngenes(site)
     put_public_spaces(site)
+    put_fingerprints(site)
     path = f"/v1/subscriptions/{site.ids['disabled']}"
     site.http.patch(path, json={"enabled": False}).raise_for_status()
     while site.http.post(f"/v1/subscriptions/{site.ids['rotated']}/rotate-secret").is_success:
@@ -256,7 +268,7 @@ def crowded(start: Open) -> Site:
     """A service with as much of everything as a tenant may have."""
     size = len(PackedSupport.pack(FULL).to_bytes())
     quotas = {"spaces": 4, "models": 2, "support-bytes": 3 * size // 2}
-    none = dict.fromkeys(("sources", "subscriptions", "reporters", "merges"), 0)
+    none = dict.fromkeys(("sources", "subscriptions", "reporters", "merges", "fingerprints"), 0)
     quotas |= {"queued-jobs": 1, **none}
     flags = (f"--quota-{name}={most}" for name, most in quotas.items())
     site = start("--egress-allow=127.0.0.1", "--embedded-worker=off", *flags)

@@ -1,4 +1,4 @@
-"""The lines of a batch: split a body into lines, and read each strictly.
+"""The lines of a batch, each read strictly.
 
 An invalid line becomes a refusal with its reason; it never ends the batch. The service stores the
 entries.
@@ -6,14 +6,12 @@ entries.
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Iterator
 from typing import Final
 
 from app.infra.errors import Unavailable
 from app.infra.http.requests.bodies import BodyLimits
 from app.infra.http.requests.json_bodies import DECODED_BYTES_PER_BYTE, QUICK_BYTES, JsonReading
+from app.infra.http.requests.json_lines import decode_base64
 from app.infra.http.requests.memory_budget import Reservation
 from app.models.catalog.batches import MAX_PENDING_BYTES, BatchEntry, RefusedEntry
 from app.models.catalog.endpoints.line_fields import read_fields
@@ -36,9 +34,7 @@ from modelkin.errors import (
     UnsupportedMediaType,
 )
 
-__all__ = ["ENCODED", "MAX_LINES", "LineReader", "split_lines"]
-
-MAX_LINES: Final = 10_000
+__all__ = ["ENCODED", "LineReader"]
 
 ENCODED: Final = tuple(name for name in wire.SUPPORT_TYPES if name != wire.JSON)
 """The media types of a support in base64; indices as JSON would be text within text."""
@@ -47,31 +43,6 @@ _MAX_SUPPORT_BYTES: Final = 16 << 20
 """Bytes of indices of one line: hardly any model has more in a line of a megabyte."""
 _RESERVED_BYTES: Final = MAX_PENDING_BYTES + 3 * _MAX_SUPPORT_BYTES
 """Memory for pending supports, and for one support while it is decoded and packed."""
-
-
-def split_lines(body: bytearray) -> Iterator[memoryview]:
-    """The lines, without a copy, after a check of their number.
-
-    Raises:
-        InvalidParameter: there is no line.
-        PayloadTooLarge: there are more than ``MAX_LINES``.
-    """
-    if not body:
-        raise InvalidParameter("the batch is empty: send a line for each model")
-    count = body.count(b"\n") + (not body.endswith(b"\n"))
-    if count > MAX_LINES:
-        raise PayloadTooLarge(f"a batch has {MAX_LINES} lines at most, this has {count}: split it")
-    return _lines(body)
-
-
-def _lines(body: bytearray) -> Iterator[memoryview]:
-    view = memoryview(body)
-    start = 0
-    while start < len(body):
-        end = body.find(b"\n", start)
-        end = len(body) if end < 0 else end
-        yield view[start:end]
-        start = end + 1
 
 
 class LineReader:
@@ -149,7 +120,7 @@ class LineReader:
         if sum(content is not None for content in contents) != 1:
             raise InvalidParameter("a line has a signature, a support or a subspace: one of them")
         if fields.subspace is not None:
-            data = _decode(fields.subspace, "subspace", InvalidSubspace)
+            data = decode_base64(fields.subspace, "subspace", InvalidSubspace)
             return Subspace.from_bytes(data, max_columns=self._max_columns)
         if fields.signature is not None:
             if fields.media_type is not None:
@@ -166,13 +137,13 @@ class LineReader:
             raise InvalidParameter(
                 "a sketch goes with a signature: of a support it is made here", field="sketch"
             )
-        data = _decode(fields.sketch, "sketch", InvalidSignature)
+        data = decode_base64(fields.sketch, "sketch", InvalidSignature)
         return wire.decode_sketch(data, num_parameters=self._num_parameters)
 
     def _support(self, text: str, media_type: str) -> Support:
         if media_type not in ENCODED:
             raise UnsupportedMediaType(f"media_type must be one of {', '.join(ENCODED)}")
-        data = _decode(text, "support", InvalidSupport)
+        data = decode_base64(text, "support", InvalidSupport)
         self._reserve()
         most = min(self._most, self._remaining_indices)
         try:
@@ -182,15 +153,6 @@ class LineReader:
             raise PayloadTooLarge(f"{error}: send it {what}") from None
         self._remaining_indices -= support.k
         return support
-
-
-def _decode(
-    text: str, field: str, error: type[InvalidSupport | InvalidSignature | InvalidSubspace]
-) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error) as reason:
-        raise error(f"{field} is not base64 (RFC 4648, section 4): {reason}", field=field) from None
 
 
 def _too_long(limit: int, size: int) -> PayloadTooLarge:

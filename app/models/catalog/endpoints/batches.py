@@ -1,32 +1,22 @@
 """/v1/spaces/{space}/batch: many models in one request, a line each, and a line of answer for each.
 
-Everything is read before anything is answered, for the stack cannot stream both ways at once; so a
-batch has an end. ``batch_lines`` reads the lines.
+``batch_lines`` reads the lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Final
-
-from fastapi import Depends, Request, Response
+from fastapi import Response
 from pydantic_core import to_json
 
 from app.infra.http.problems import describe_error
-from app.infra.http.requests.bodies import BODY_PROBLEMS, BodyLimits, media_type_of, read_body
-from app.infra.http.requests.json_bodies import JsonParsers, JsonReading
-from app.infra.http.requests.memory_budget import Budgets, Reservation
+from app.infra.http.requests.bodies import BodyLimits
+from app.infra.http.requests.json_lines import JSONL, MAX_LINES, LinesBody, split_lines
 from app.infra.http.routes import Routes
-from app.infra.http.services import Service, services_of
-from app.infra.http.turns import tenant_of
+from app.infra.http.services import Service
 from app.models.catalog.batches import BatchService, Result
 from app.models.catalog.endpoints.batch_lines import (
     ENCODED,
-    MAX_LINES,
     LineReader,
-    split_lines,
 )
 from app.models.catalog.endpoints.payloads import SIGNATURE_SCHEMA
 from app.models.catalog.puts import Stored
@@ -35,11 +25,8 @@ from app.models.spaces.service import SpaceService
 from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, WritingContext
 from modelkin import wire
 from modelkin.core.importance import IMPORTANCE_KINDS
-from modelkin.errors import UnsupportedMediaType
 
-__all__ = ["JSONL", "routes"]
-
-JSONL: Final = "application/jsonl"
+__all__ = ["routes"]
 
 _EXAMPLE_IN = (
     '{"model":"org/a","signature":{"scheme":"affine32","num_perm":4,"seed":1,'
@@ -118,32 +105,11 @@ routes = Routes(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """The body of a batch, the memory that its lines may take, and the reader of lines."""
-
-    data: bytearray
-    hold: Reservation
-    reading: JsonReading
-
-
-async def _read(request: Request) -> AsyncIterator[_Body]:
-    media_type = media_type_of(request)
-    if media_type != JSONL:
-        given = f"not {media_type}" if media_type else "and none was sent"
-        raise UnsupportedMediaType(f"Content-Type must be {JSONL}, {given}")
-    services, tenant = services_of(request), tenant_of(request)
-    with services[Budgets].holding(tenant) as (bodies, decoded):
-        data = await read_body(request, services[BodyLimits], media_type, bodies)
-        yield _Body(data, decoded, partial(services[JsonParsers].reading_on_thread, tenant))
-
-
 @routes.post(
     "/batch",
     operation_id="put_batch",
     summary="Store many models in one request",
     response_class=Response,
-    refuses=(*BODY_PROBLEMS,),
     responses={
         200: {
             "content": {JSONL: {"schema": _LINE_OUT, "example": _EXAMPLE_OUT}},
@@ -163,7 +129,7 @@ def put_batch(
     batches: Service[BatchService],
     limits: Service[BodyLimits],
     space_name: SpaceName,
-    body: Annotated[_Body, Depends(_read)],
+    body: LinesBody,
 ) -> Response:
     """Store many models: each line as its own PUT would, and a bad one never spoils the others.
 

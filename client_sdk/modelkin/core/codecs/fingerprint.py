@@ -37,6 +37,7 @@ __all__ = [
     "TENSOR",
     "FingerprintArrays",
     "check_sizes",
+    "content_bytes",
     "decode",
     "digest",
     "encode",
@@ -189,6 +190,16 @@ def decode(data: Payload, *, max_tensors: int | None = None) -> FingerprintArray
             f"has sha256:{found.hex()}; its writer is at fault: {AGAIN}",
         )
     return _columns(scale, sizes, content)
+
+
+def content_bytes(data: Payload) -> int:
+    """The bytes that a payload declares to have when it is decompressed.
+
+    Raises:
+        InvalidFingerprint: its header is none, or declares too much.
+    """
+    _, sizes, _ = _read_header(data, None)
+    return sum(sizes.of_columns())
 
 
 def _read_header(data: Payload, max_tensors: int | None) -> tuple[int, _Sizes, bytes]:

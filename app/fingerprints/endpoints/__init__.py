@@ -1,0 +1,1 @@
+"""/v1/fingerprints: fingerprints of model names, one by one and many at a time."""
