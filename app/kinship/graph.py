@@ -38,6 +38,7 @@ from modelkin.core.estimators import standard_errors
 from modelkin.core.packed import PackedSupport
 from modelkin.core.similarity.chance import expected_of_pairs, kappas
 from modelkin.core.similarity.edges import covered_by_pairs, growth_of_pairs
+from modelkin.core.similarity.strangers import is_at_chance, log10_ps, trials
 from modelkin.core.sketching.schemes import value_dtype
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter
@@ -74,6 +75,8 @@ class FoundGraph:
         expected: S by chance of each edge; NaN where it is not known.
         covered: the share of the parameters that both ends of each edge have; NaN for all.
         num_perm: the number h of values of the signatures.
+        sizes: how many indices of each node are compared, at least 1; empty where chance is not
+            known.
     """
 
     facts: Graph
@@ -82,6 +85,7 @@ class FoundGraph:
     expected: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     covered: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
     num_perm: int = 0
+    sizes: npt.NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     @property
     def edge_count(self) -> int:
@@ -148,6 +152,7 @@ class GraphService:
         nodes, values, subspaces = _read_nodes(session, space, tags, counted=sizes is not None)
         session.release()
         edges, expected, covered = None, np.empty(0), np.empty(0)
+        compared = np.empty(0)
         supports: Sequence[PackedSupport | None] = ()
         if len(nodes) > 1 and subspaces:
             chosen = common_compare(space, subspaces, compare)
@@ -158,7 +163,9 @@ class GraphService:
                 models = self._models(space, nodes, values, deadline, constants)
                 finder = EdgeFinder(models, deadline)
                 edges = finder.nearest(k) if k else finder.beyond(threshold or 0.0)
-                expected = _similarity_by_chance(space, sizes, nodes, edges, deadline, models)
+                expected, compared = _similarity_by_chance(
+                    space, sizes, nodes, edges, deadline, models
+                )
                 supports = models.supports
                 covered = covered_by_pairs(models.by_row, edges.pairs.ends)
         deadline.require_client()
@@ -173,7 +180,8 @@ class GraphService:
             truncated=deadline.passed(),
             constant_tensors=constants.names,
         )
-        return FoundGraph(facts, nodes, edges, expected, covered, space.signature.num_perm)
+        h = space.signature.num_perm
+        return FoundGraph(facts, nodes, edges, expected, covered, h, compared)
 
     def _models(
         self,
@@ -253,28 +261,33 @@ def _similarity_by_chance(
     found: EdgeSet,
     deadline: Deadline,
     models: GraphModels,
-) -> npt.NDArray[np.float64]:
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return S by chance of each edge; NaN where it is unknown, and after the deadline.
 
     It is unknown, too, of estimates that cannot leave out constants.
 
     Args:
         sizes: the sizes of the tensors; None if they do not count.
+
+    Returns:
+        That, and how many indices of each node are compared, as :class:`FoundGraph` has both.
     """
     if sizes is None or deadline.passed():
-        return np.full(len(found.pairs), np.nan)
+        return np.full(len(found.pairs), np.nan), np.empty(0)
     constants = models.constants
     counts = np.zeros((len(nodes), sizes.size), dtype_of(space))
     for row, node in enumerate(deadline.until(nodes)):
         if node.tensor_counts is not None:
             counts[row] = decode(space, node.tensor_counts)
+    counts = constants.without(counts)
+    compared = np.maximum(1.0, counts.sum(axis=1, dtype=np.float64))
     expected = expected_of_pairs(
-        constants.without(counts), found.pairs.ends, sizes.astype(np.float64), deadline.passed
+        counts, found.pairs.ends, sizes.astype(np.float64), deadline.passed
     )
     supports = models.by_row
     if any(support.gaps for support in supports.values()):
         expected *= growth_of_pairs(supports, found.pairs.ends, constants.gaps)
-    return np.where(found.exact, expected, np.nan) if constants else expected
+    return np.where(found.exact, expected, np.nan) if constants else expected, compared
 
 
 def _some_edges(graph: FoundGraph, some: slice) -> Iterator[GraphEdge]:
@@ -286,9 +299,27 @@ def _some_edges(graph: FoundGraph, some: slice) -> Iterator[GraphEdge]:
     kinds = np.where(exact, "exact", "signature")
     chance = (_or_none(expected), _or_none(kappas(similarity, expected)))
     covered = _or_none(graph.covered[some])
+    log10_p, unrelated = _unrelated(graph, pairs.ends[some], similarity, expected, exact)
     columns = (similarity.tolist(), kinds.tolist(), errors.tolist(), *chance, covered)
-    rows = zip(pairs.ends[some].tolist(), *columns, strict=True)
+    rows = zip(pairs.ends[some].tolist(), *columns, log10_p, unrelated, strict=True)
     return (GraphEdge(nodes[a].name, nodes[b].name, *figures) for (a, b), *figures in rows)
+
+
+def _unrelated(
+    graph: FoundGraph,
+    ends: npt.NDArray[np.int64],
+    similarity: npt.NDArray[np.float64],
+    expected: npt.NDArray[np.float64],
+    exact: npt.NDArray[np.bool_],
+) -> tuple[list[float | None], list[bool | None]]:
+    """The P of each edge, and whether it is that of unrelated models."""
+    if not graph.sizes.size:
+        return [None] * len(ends), [None] * len(ends)
+    a, b = graph.sizes[ends].T
+    evidence = trials(a, b, np.where(exact, np.inf, graph.num_perm))
+    found = _or_none(log10_ps(similarity, expected, a, b, evidence))
+    pairs = len(graph.nodes) * (len(graph.nodes) - 1) // 2
+    return found, [None if each is None else is_at_chance(each, pairs) for each in found]
 
 
 def _or_none(values: npt.NDArray[np.float64]) -> list[float | None]:

@@ -50,6 +50,7 @@ class Clusters:
         similarity: the source of the similarities: ``exact``, ``mixed`` or ``signature``.
         log10_p: the decimal logarithm of the P of the weakest link that holds each cluster
             together; 0 where nothing does, None of a single model and where chance is not known.
+        kappa: the mean S beyond chance of the pairs of each cluster, likewise.
         note: what chance made of the clusters; None where nothing is to be said.
     """
 
@@ -62,6 +63,7 @@ class Clusters:
     quality: ClusterQuality
     similarity: SimilaritySource
     log10_p: tuple[float | None, ...] = ()
+    kappa: tuple[float | None, ...] = ()
     note: str | None = None
 
 
@@ -74,7 +76,8 @@ def cluster_models(snapshot: Snapshot, progress: Progress) -> Clusters:
         JobCancelled: ``progress`` raised it, because the job was cancelled.
     """
     pairwise = compare_models(snapshot, progress)
-    judge = ClusterJudge(snapshot.chance, snapshot.untested)
+    is_weights = snapshot.space.importance.kind == "weight"
+    judge = ClusterJudge(snapshot.chance, snapshot.untested, weights=is_weights)
     return cluster_distances(pairwise, snapshot.plan, progress, judge)
 
 
@@ -119,6 +122,7 @@ def cluster_distances(
         ),
         similarity=pairwise.similarity,
         log10_p=judged.log10_p,
+        kappa=judged.kappa,
         note=judged.note,
     )
 

@@ -77,6 +77,7 @@ class ClusteringContent:
         overall: the same mean S over all models; None in a clustering of an earlier version.
         log10_p: the decimal logarithm of the P of the weakest link that holds each cluster
             together; None where it is not known, empty in a clustering of an earlier version.
+        kappa: the mean S beyond chance of the pairs of each cluster, likewise.
     """
 
     models: tuple[str, ...]
@@ -86,6 +87,7 @@ class ClusteringContent:
     within: tuple[float, ...] = ()
     overall: float | None = None
     log10_p: tuple[float | None, ...] = ()
+    kappa: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

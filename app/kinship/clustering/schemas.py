@@ -199,6 +199,9 @@ class ClusterOut(ResponseModel):
         "probability that makes kappa .1. Null of a single model, without a layout, and for a "
         "clustering of an earlier version"
     )
+    kappa: float | None = Field(
+        description="the mean S beyond chance of pairs of its members, of 50 at most; null likewise"
+    )
 
 
 class ClusteringOut(ClusteringSummary):
@@ -211,7 +214,8 @@ class ClusteringOut(ClusteringSummary):
     def with_content(
         cls, space: SpaceRecord, clustering: ClusteringRecord, held: ClusteringContent
     ) -> ClusteringOut:
-        log10_ps = held.log10_p or (None,) * len(held.clusters)
+        none = (None,) * len(held.clusters)
+        chance = zip(held.log10_p or none, held.kappa or none, strict=True)
         members: dict[int, list[str]] = {cluster: [] for cluster in held.clusters}
         for model, label in zip(held.models, held.labels, strict=True):
             if label in members:
@@ -226,9 +230,10 @@ class ClusteringOut(ClusteringSummary):
                     exemplar=exemplar,
                     members=members[cluster],
                     log10_p=log10_p,
+                    kappa=kappa,
                 )
-                for cluster, exemplar, log10_p in zip(
-                    held.clusters, held.exemplars, log10_ps, strict=True
+                for cluster, exemplar, (log10_p, kappa) in zip(
+                    held.clusters, held.exemplars, chance, strict=True
                 )
             ],
         )

@@ -329,4 +329,5 @@ class _FinishedClustering:
             within=tuple(self.groups.within.round(9).tolist()),
             overall=round(self.groups.overall, 9),
             log10_p=tuple(None if p is None else round(p, 3) for p in self.groups.log10_p),
+            kappa=tuple(None if k is None else round(k, 4) for k in self.groups.kappa),
         )

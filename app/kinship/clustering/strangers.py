@@ -18,6 +18,7 @@ import numpy.typing as npt
 from app.kinship.clustering.distances import ModelDistances
 from app.kinship.clustering.request import ClusteringPlan
 from modelkin.core.clustering.clustering import NOISE, compact
+from modelkin.core.kinship.lineage import MIN_KIN_KAPPA
 from modelkin.core.similarity.constants import AT_CHANCE
 from modelkin.core.similarity.distances import Distances
 from modelkin.core.similarity.nearest import Nearest
@@ -32,6 +33,8 @@ Floats = npt.NDArray[np.float64]
 _AT_A_TIME: Final = 256
 """Members that are compared with all others of their cluster at a time."""
 _UNKNOWN: Final = -1
+_MOST_COMPARED: Final = 50
+"""The members of a cluster whose mean kappa is measured."""
 _OBEYED: Final = ("n_clusters", "distance_threshold")
 """Parameters that ask for clusters as such; others only tune what is sought."""
 
@@ -73,6 +76,17 @@ class Connections:
             return [ConnectedPart(members, None)]
         found = [*(self._parts(known) if self._near is None else self._parts_of_near(known))]
         return self._with_unknown(members, found) if known.size < members.size else found
+
+    def mean_kappa(self, members: Rows) -> float | None:
+        """The mean S beyond chance of pairs of members, some of them; None where none is known."""
+        known = members[self.known[members]]
+        if known.size < 2:
+            return None
+        some = known[:: -(-known.size // _MOST_COMPARED)]
+        similarity = 1.0 - self._distances.block(some, some)
+        found = self._chance.kappas(some, some, similarity)
+        pairs = found[~np.eye(some.size, dtype=np.bool_) & ~np.isnan(found)]
+        return float(pairs.mean()) if pairs.size else None
 
     def _parts(self, left: Rows) -> Iterator[ConnectedPart]:
         """Compare all pairs, except those within what is connected already."""
@@ -188,11 +202,14 @@ class Judged:
         labels: cluster ids 0 to k - 1, the largest cluster first, -1 for no cluster.
         log10_p: of each cluster, as of :class:`ConnectedPart`; 0 of one that is not connected and
             was asked for.
+        kappa: the mean S beyond chance of the pairs of each cluster; None of a single model, and
+            where chance is not known.
         note: what is to be said of it; None for nothing.
     """
 
     labels: Rows
     log10_p: tuple[float | None, ...]
+    kappa: tuple[float | None, ...]
     note: str | None
 
 
@@ -202,9 +219,17 @@ class ClusterJudge:
     Args:
         chance: the chance of all pairs; None where it is not known.
         untested: why it is not known; None where it is.
+        weights: whether supports are of weights, where kappa tells what a base leaves.
     """
 
-    def __init__(self, chance: PairChance | None, untested: str | None = None) -> None:
+    def __init__(
+        self,
+        chance: PairChance | None,
+        untested: str | None = None,
+        *,
+        weights: bool = False,
+    ) -> None:
+        self._weights = weights
         self._chance = chance
         self._untested = untested
 
@@ -217,20 +242,26 @@ class ClusterJudge:
         sizes = np.bincount(labels[labels != NOISE])
         if self._chance is None:
             said = self._untested if sizes.max(initial=0) > 1 else None
-            return Judged(labels, (None,) * sizes.size, said)
+            return Judged(labels, *((None,) * sizes.size,) * 2, said)
         near = None if pairwise.matrix is not None else pairwise.near
         connections = Connections(self._chance, pairwise.distances, near)
         parts = [connections.parts(np.flatnonzero(labels == each)) for each in range(sizes.size)]
         asked = next((name for name in _OBEYED if name in plan.options), None)
         if asked is None:
-            return self._apart(labels, parts, plan)
-        log10_p = tuple(of[0].log10_p if len(of) == 1 else 0.0 for of in parts)
-        loose = sum(len(of) > 1 for of in parts)
-        return Judged(labels, log10_p, self._with_unknown(_obeyed(loose, len(parts), asked)))
+            labels, log10_p, said = self._apart(labels, parts, plan)
+        else:
+            log10_p = tuple(of[0].log10_p if len(of) == 1 else 0.0 for of in parts)
+            said = _obeyed(sum(len(of) > 1 for of in parts), len(parts), asked)
+        kappa = tuple(
+            connections.mean_kappa(np.flatnonzero(labels == cluster))
+            for cluster in range(len(log10_p))
+        )
+        notes = said, self._faint(kappa, log10_p), self._unknown()
+        return Judged(labels, log10_p, kappa, "; ".join(filter(None, notes)) or None)
 
     def _apart(
         self, labels: Rows, parts: Sequence[Sequence[ConnectedPart]], plan: ClusteringPlan
-    ) -> Judged:
+    ) -> tuple[Rows, tuple[float | None, ...], str | None]:
         """The parts as clusters, and single models alone or, where that occurs, in no cluster."""
         to_none = plan.algorithm == "hdbscan" or bool((labels == NOISE).any())
         found = np.full(labels.size, NOISE, np.int64)
@@ -247,26 +278,35 @@ class ClusterJudge:
         ordered = sorted(firsts.tolist(), key=lambda first: after[first])
         apart = sum(len(of) > 1 for of in parts)
         said = _said(apart, single, to_none=to_none, limit=self._limit)
-        return Judged(
-            after if apart else labels,
-            tuple(log10_p[first] for first in ordered),
-            self._with_unknown(said),
-        )
+        return after if apart else labels, tuple(log10_p[first] for first in ordered), said
 
     @property
     def _limit(self) -> float:
         assert self._chance is not None
         return MAX_P / self._chance.comparisons
 
-    def _with_unknown(self, said: str | None) -> str | None:
-        """The note, and how many models were not tested."""
+    def _faint(self, kappa: Sequence[float | None], log10_p: Sequence[float | None]) -> str | None:
+        """How many clusters of weights are beyond chance, and less alike than a base's models."""
+        if not self._weights:
+            return None
+        pairs = zip(kappa, log10_p, strict=True)
+        faint = sum(k is not None and k < MIN_KIN_KAPPA and p != 0.0 for k, p in pairs)
+        if not faint:
+            return None
+        which = "1 cluster has" if faint == 1 else f"{faint:,} clusters have"
+        return (
+            f"{which} a mean kappa below {MIN_KIN_KAPPA:g}: more than chance gives, less than a "
+            f"base and its models mostly have"
+        )
+
+    def _unknown(self) -> str | None:
+        """How many models were not tested."""
         assert self._chance is not None
         unknown = int((~self._chance.known).sum())
         if not unknown:
-            return said
+            return None
         what = f"the chance of {unknown:,} {'model' if unknown == 1 else 'models'} is not known"
-        own = f"{what}, which sent a signature alone: S beyond that of random indices was enough"
-        return own if said is None else f"{said}; {own}"
+        return f"{what}, which sent a signature alone: S beyond that of random indices was enough"
 
 
 NO_JUDGE: Final = ClusterJudge(None)

@@ -14,7 +14,14 @@ from app.infra.errors import NotAcceptable
 from app.infra.http.answers import AnswerMemory, streamed_answer
 from app.infra.http.requests.negotiation import choose
 from app.infra.http.routes import Routes
-from app.infra.http.schemas import ConstantTensors, Covered, Expected, Kappa, Note
+from app.infra.http.schemas import (
+    ConstantTensors,
+    Covered,
+    Expected,
+    Kappa,
+    Log10P,
+    Note,
+)
 from app.infra.http.services import Service
 from app.kinship.graph import FoundGraph, GraphService
 from app.models.catalog.dependencies import TagFilter
@@ -53,6 +60,8 @@ _EDGE_KEYS = {
     "expected": "double",
     "kappa": "double",
     "covered": "double",
+    "log10_p": "double",
+    "unrelated": "boolean",
 }
 
 
@@ -74,6 +83,11 @@ class EdgeOut(BaseModel):
     expected: Expected
     kappa: Kappa
     covered: Covered
+    log10_p: Log10P
+    unrelated: bool | None = Field(
+        description="as near as chance makes two models: P times all pairs of the graph is .05 or "
+        "more; null where kappa is"
+    )
 
 
 class GraphFactsOut(BaseModel):
@@ -218,8 +232,12 @@ def _node_lines(graph: Graph) -> Iterator[str]:
 def _edge_lines(graph: Graph) -> Iterator[str]:
     for edge in graph.edges:
         values = ((name, getattr(edge, name)) for name in _EDGE_KEYS)
-        data = "".join(_data(name, value) for name, value in values if value is not None)
+        data = "".join(_data(name, _text(value)) for name, value in values if value is not None)
         yield f"<edge source={quoteattr(edge.a)} target={quoteattr(edge.b)}>{data}</edge>"
+
+
+def _text(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _data(key: str, value: object) -> str:

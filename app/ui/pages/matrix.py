@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
 from app.infra.db.database import Reader
+from app.infra.deadlines import Deadline
 from app.infra.http.services import Service
 from app.models.catalog.reader import ModelReader
+from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.spaces.dependencies import SpaceName
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.service import SpaceService
@@ -22,6 +25,7 @@ from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
 from modelkin.core.clustering.dendrogram import Dendrogram, dendrogram
 from modelkin.core.clustering.linkage import groups
+from modelkin.core.similarity.strangers import MAX_P, log10_ps, trials
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import SimilarityMatrix
 
@@ -32,6 +36,8 @@ routes = PageRoutes()
 _MAX_MODELS: Final = 300
 """The most models: with more, a cell is too small to point at."""
 _DIGITS: Final = 4
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +89,11 @@ def matrix(
             reader, session, space, q, most
         )
         names = chosen.names
-        found = None
+        found, beyond = None, None
         if len(names) > 1:
             found = similarities.matrix(session, space, names, deadline=context.deadline)
+            if space.layout_digest is not None and space.kind == "supports":
+                beyond = _beyond_chance(session, space, similarities, found, context.deadline)
     return render(
         request,
         "matrix.html",
@@ -93,7 +101,7 @@ def matrix(
         q=q,
         given=models,
         chosen=chosen,
-        matrix=None if found is None else _draw(space, found, cut),
+        matrix=None if found is None else _draw(space, found, cut, beyond),
     )
 
 
@@ -141,11 +149,37 @@ class Matrix:
     data: dict[str, Any]
 
 
-def _draw(space: SpaceRecord, matrix: SimilarityMatrix, cut: float | None) -> Matrix:
+def _beyond_chance(
+    session: Reader,
+    space: SpaceRecord,
+    similarities: SimilarityService,
+    matrix: SimilarityMatrix,
+    deadline: Deadline,
+) -> Bools:
+    """Whether each two models are nearer than unrelated ones, or their chance is not known."""
+    kappa = similarities.matrix(
+        session, space, matrix.models, measure="kappa", deadline=deadline
+    ).values
+    found = candidates_by_name(session, space, matrix.models)
+    size_of = {candidate.name: float(candidate.support_size) for candidate in found}
+    sizes = np.maximum(1.0, [size_of.get(name, 1.0) for name in matrix.models])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = (matrix.values - kappa) / (1.0 - kappa)
+    evidence = trials(sizes[:, None], sizes)
+    log10_p = log10_ps(matrix.values, expected, sizes[:, None], sizes, evidence)
+    pairs = max(1, len(sizes) * (len(sizes) - 1) // 2)
+    with np.errstate(invalid="ignore"):
+        at_chance: Bools = log10_p + np.log10(pairs) >= np.log10(MAX_P)
+    return ~at_chance
+
+
+def _draw(
+    space: SpaceRecord, matrix: SimilarityMatrix, cut: float | None, beyond: Bools | None
+) -> Matrix:
     distances = 1.0 - matrix.values
     tree = dendrogram(distances)
     order = list(tree.order)
-    suggested = _suggest_cut(space, matrix, tree)
+    suggested = _suggest_cut(space, matrix, tree, beyond)
     at = min(max(suggested if cut is None else cut, 0.0), 1.0)
     values = matrix.values[np.ix_(order, order)]
     names = [matrix.models[row] for row in order]
@@ -162,13 +196,32 @@ def _draw(space: SpaceRecord, matrix: SimilarityMatrix, cut: float | None) -> Ma
     return Matrix(rows, len(groups), len(unsure), matrix.note, round(at, 3), data)
 
 
-def _suggest_cut(space: SpaceRecord, matrix: SimilarityMatrix, tree: Dendrogram) -> float:
-    """The cut that leaves the groups that the silhouette prefers, which may be one group."""
+def _suggest_cut(
+    space: SpaceRecord, matrix: SimilarityMatrix, tree: Dendrogram, beyond: Bools | None
+) -> float:
+    """The cut that leaves the groups that the silhouette prefers, which may be one group.
+
+    It is not so low that chance alone holds a group together.
+    """
     values = space.signature.num_perm if matrix.estimated else None
     labels, _ = groups(matrix.values, num_perm=values)
     count = int(labels.max()) + 1
     height = tree.height_of(count)
+    if beyond is not None:
+        ordered = beyond[np.ix_(tree.order, tree.order)]
+        strangers = [
+            join.height
+            for join in tree.joins
+            if not ordered[join.begin : join.middle, join.middle : join.end].any()
+        ]
+        height = min(height, _before(min(strangers, default=1.0), tree))
     return round(min(max(1.0 - height, 0.0), 1.0), 3)
+
+
+def _before(height: float, tree: Dendrogram) -> float:
+    """A cut below a join of strangers, half-way to the join before it."""
+    lower = max((join.height for join in tree.joins if join.height < height), default=0.0)
+    return height if height >= 1.0 else (height + lower) / 2.0
 
 
 def _rows(names: list[str], values: Any, groups: list[range]) -> list[Row]:

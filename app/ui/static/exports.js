@@ -38,7 +38,7 @@ export function downloadCsv(rows, name) {
 // Types of the values of a graph; those of other names are texts. JSON does not distinguish 1 from 1.0.
 const GRAPHML_TYPES = {
   k: "long", version: "long", threshold: "double", truncated: "boolean", support_size: "long",
-  similarity: "double", standard_error: "double", expected: "double", kappa: "double", covered: "double",
+  similarity: "double", standard_error: "double", expected: "double", kappa: "double", covered: "double", log10_p: "double", unrelated: "boolean",
 };
 
 /** XML holds no control characters: they are written as JSON writes them. */

@@ -92,8 +92,9 @@ function drawnEdges(u) {
     const [[x1, y1], [x2, y2]] = [places.get(edge.source), places.get(edge.target)];
     const near = edge.source === chosen || edge.target === chosen;
     const wide = 1 + (6 * (edge.similarity - low)) / (high - low);
-    return svg("line", { class: near ? "edge near" : "edge", x1, y1, x2, y2, "stroke-width": (wide * u).toFixed(3) },
-      svg("title", {}, `${edge.source} and ${edge.target}: S = ${edge.similarity.toFixed(3)}`));
+    const kind = `edge${near ? " near" : ""}${edge.unrelated ? " chance" : ""}`;
+    return svg("line", { class: kind, x1, y1, x2, y2, "stroke-width": (wide * u).toFixed(3) },
+      svg("title", {}, `${edge.source} and ${edge.target}: S = ${edge.similarity.toFixed(3)}${edge.unrelated ? ", as chance gives" : ""}`));
   });
 }
 
@@ -169,7 +170,7 @@ function rowOf(edge) {
   const error = edge.estimate === "exact" ? [] : [" ", element("span", { class: "quiet" }, `± ${edge.standard_error.toFixed(3)}`)];
   return element("tr", {}, endOf(edge.source), endOf(edge.target),
     element("td", { class: "n" }, edge.similarity.toFixed(3), ...error),
-    element("td", { class: "n" }, edge.kappa === null ? "" : edge.kappa.toFixed(3)),
+    element("td", { class: "n" }, edge.kappa === null ? "" : edge.kappa.toFixed(3), ...(edge.unrelated ? [" ", element("span", { class: "note" }, "unrelated")] : [])),
     element("td", {}, element("a", { href: pairPath(edge.source, edge.target), "aria-label": `Compare ${edge.source} with ${edge.target}` }, "compare")));
 }
 
@@ -360,7 +361,7 @@ addEventListener("resize", () => {
 
 // --- files ---------------------------------------------------------------------------------------
 
-const COLUMNS = ["source", "target", "similarity", "standard_error", "estimate", "expected", "kappa", "covered"];
+const COLUMNS = ["source", "target", "similarity", "standard_error", "estimate", "expected", "kappa", "covered", "log10_p", "unrelated"];
 document.getElementById("csv").addEventListener("click", (event) =>
   downloadCsv([COLUMNS, ...shown.edges.map((edge) => COLUMNS.map((column) => edge[column]))], event.target.dataset.name));
 document.getElementById("graphml").addEventListener("click", (event) => {

@@ -40,6 +40,8 @@ class Cluster:
         size: how many members it has.
         exemplar: the member that is most similar to all of them.
         members: the names of its models.
+        kappa: the mean S beyond chance of pairs of its members; None of a single model, and where
+            chance is not known.
         log10_p: the decimal logarithm of the P of the weakest link that holds them together: of so
             much between unrelated models, which have a kappa of .1 at the most. 0 where only a
             number of clusters that was asked for does. None of a single model, and where chance is
@@ -51,6 +53,7 @@ class Cluster:
     exemplar: str
     members: tuple[str, ...]
     log10_p: float | None = None
+    kappa: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -205,6 +205,10 @@ class GraphEdge:
         standard_error: the standard error of ``similarity``; 0 where it is exact.
         expected, kappa: S by chance and S beyond it, as in :class:`modelkin.Neighbor`.
         covered: the share of the parameters that both have, as in :class:`modelkin.Neighbor`.
+        log10_p: the decimal logarithm of the P of so much between unrelated models, which have a
+            kappa of .1 at the most; None where kappa is unknown.
+        unrelated: whether they are as near as chance makes two models, all pairs of the graph being
+            compared; None where kappa is unknown.
     """
 
     a: str
@@ -215,6 +219,8 @@ class GraphEdge:
     expected: float | None = None
     kappa: float | None = None
     covered: float | None = None
+    log10_p: float | None = None
+    unrelated: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -309,6 +315,8 @@ class Graph(Printed):
                     "expected": edge.expected,
                     "kappa": edge.kappa,
                     "covered": edge.covered,
+                    "log10_p": edge.log10_p,
+                    "unrelated": edge.unrelated,
                 }
                 for edge in self.edges
             ],

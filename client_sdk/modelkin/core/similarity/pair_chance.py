@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.estimators import standard_errors
+from modelkin.core.similarity.chance import kappas
 from modelkin.core.similarity.constants import AT_CHANCE
 from modelkin.core.similarity.strangers import MAX_P, log10_ps, trials
 
@@ -85,6 +86,13 @@ class PairChance:
         pairs = np.broadcast_arrays(rows[:, None], columns)
         return self._of_pairs(pairs[0], pairs[1], shared, similarity)
 
+    def kappas(self, rows: Rows, columns: Rows, similarity: Floats) -> Floats:
+        """S beyond chance of each pair, likewise."""
+        ours, theirs = (self.counts[some].astype(np.float64) for some in (rows, columns))
+        pairs = np.broadcast_arrays(rows[:, None], columns)
+        expected = self._expected(pairs[0], pairs[1], self._shares(ours) @ theirs.T)
+        return kappas(similarity, expected)
+
     def log10_ps_of_rows(self, rows: Rows, others: Rows, similarity: Floats) -> Floats:
         """The same of some models, each with others of its own.
 
@@ -101,11 +109,16 @@ class PairChance:
     def _of_pairs(self, one: Rows, other: Rows, shared: Floats, similarity: Floats) -> Floats:
         """By how many indices chance shares."""
         a, b = (np.maximum(1.0, self._compared[some]) for some in (one, other))
-        expected = np.where(self.known[one] & self.known[other], 2.0 * shared / (a + b), np.nan)
-        if self.growth is not None:
-            expected *= self.growth(one, other)
+        expected = self._expected(one, other, shared)
         of_estimate = np.where(self.exact[one] & self.exact[other], math.inf, self.num_perm)
         return log10_ps(similarity, expected, a, b, trials(a, b, of_estimate))
+
+    def _expected(self, one: Rows, other: Rows, shared: Floats) -> Floats:
+        """S by chance, where chance shares so many indices."""
+        totals = np.maximum(1.0, self._compared[one] + self._compared[other])
+        known = self.known[one] & self.known[other]
+        expected: Floats = np.where(known, 2.0 * shared / totals, np.nan)
+        return expected if self.growth is None else expected * self.growth(one, other)
 
     def _shares(self, counts: Floats) -> Floats:
         return np.divide(counts, self.sizes, out=np.zeros_like(counts), where=self.sizes > 0)
