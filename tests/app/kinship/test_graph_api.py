@@ -165,6 +165,23 @@ def test_any_name_survives_both_formats(space: Space) -> None:
     assert 6 == loaded.number_of_edges()
 
 
+def test_edges_say_whether_chance_made_them(http: httpx.Client) -> None:
+    """In a space with a layout an edge of strangers is unrelated, and one of kin has a P."""
+    rng = np.random.default_rng(6)
+    base = random_support(rng, M, K)
+    space = Space(http, M, layout=[{"name": "body", "shape": [M]}])
+    others = {f"s{at}": random_support(rng, M, K) for at in range(3)}
+    space.put_all({"base": base, "child": related(rng, base, 0.6), **others})
+    edges = ok(http.get(space.path("graph"), params={"k": 4}))["edges"]
+    for edge in edges:
+        is_kin = {"base", "child"} == {edge["source"], edge["target"]}
+        assert edge["unrelated"] == (not is_kin)
+        assert (edge["log10_p"] < -50) == is_kin
+    text = http.get(space.path("graph"), headers={"Accept": GRAPHML}).text
+    assert text.count('<data key="unrelated">true</data>') == len(edges) - 1
+    assert text.count('<data key="unrelated">false</data>') == 1
+
+
 def test_signatures_alone_make_estimated_edges(space: Space) -> None:
     """An edge of a signature-only model is an estimate with its error; others stay exact."""
     space.put_all({name: MODELS[name] for name in ("m000", "m001")})

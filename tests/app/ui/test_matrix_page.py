@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
+import numpy as np
+import numpy.typing as npt
 import pytest
 
+from modelkin import Support
 from tests.support.http_space import Space, family
 
 M = 10_000
@@ -73,3 +78,27 @@ def test_too_many_names_are_refused(http: httpx.Client, space: Space) -> None:
     """The page says how many it takes, and who takes more."""
     query = httpx.QueryParams({"models": "\n".join(f"x{i}" for i in range(301))})
     assert "300 models at most" in text(http, space, f"?{query}", 422)
+
+
+def test_no_group_of_the_suggested_cut_is_by_chance(http: httpx.Client) -> None:
+    """Four strangers that S puts into pairs, .34 where chance gives .30, are groups of one each."""
+    rng, layout = np.random.default_rng(2), [{"name": "norm", "shape": [200]}]
+    layout.append({"name": "body", "shape": [M - 200]})
+    space = Space(http, M, layout=layout)
+
+    def drawn(in_norm: npt.NDArray[np.int64]) -> Support:
+        in_body = 200 + rng.choice(M - 200, 200, replace=False)
+        return Support.from_indices(np.sort(np.concatenate([in_norm, in_body])), M)
+
+    def pair(shared: int) -> list[Support]:
+        norm = rng.permutation(200)
+        other = np.concatenate([norm[:shared], norm[-(120 - shared) :]])
+        return [drawn(norm[:120]), drawn(other)]
+
+    models = dict(zip(("a0", "a1", "b0", "b1"), [*pair(84), *pair(84)], strict=True))
+    space.put_all(models)
+    rows = re.findall(r'class="n group">(\d+)<', text(http, space))
+    assert ["1", "2", "3", "4"] == rows
+    space.put("a2", models["a0"])
+    rows = re.findall(r'class="n group">(\d+)<', text(http, space))
+    assert 4 == len(set(rows))

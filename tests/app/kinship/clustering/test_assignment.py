@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,18 +10,23 @@ import pytest
 from app.kinship.clustering.nearest_members import cluster_similarities, is_decided, nearest_cluster
 from app.kinship.clustering.records import ClusteringContent
 from app.kinship.clustering.yardsticks import Yardstick
+from modelkin.core.kinship.nearness import Nearness
 from modelkin.errors import InvalidParameter
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
 
 
 def placed(
-    similarities: Sequence[float], labels: Sequence[int], yardstick: Yardstick | None = None
+    similarities: Sequence[float],
+    labels: Sequence[int],
+    yardstick: Yardstick | None = None,
+    nearness: Mapping[str, Nearness] | None = None,
 ) -> Assignment:
     """The assignment of a model, from its similarities to models of these clusters.
 
     Args:
         yardstick: of each cluster.
+        nearness: of some models, by name: m00, m01, ...
     """
     names = tuple(f"m{i:02d}" for i in range(len(labels)))
     pairs = zip(names, similarities, strict=True)
@@ -33,7 +38,20 @@ def placed(
     )
     label_of = dict(zip(names, labels, strict=True))
     known = {} if yardstick is None else dict.fromkeys(clusters, yardstick)
-    return nearest_cluster("c", held, label_of, near, yardsticks=known)
+    return nearest_cluster("c", held, label_of, near, nearness or {}, yardsticks=known)
+
+
+@pytest.mark.parametrize("strangers", [1, 3])
+def test_a_cluster_of_strangers_is_passed_over(strangers: int) -> None:
+    """Where all that is near of the nearest cluster is at chance, kin of the next one win."""
+    nearness = {f"m{at:02}": Nearness(at < strangers, -at) for at in range(strangers + 2)}
+    labels = [0] * strangers + [1] * 2
+    found = placed([0.5] * strangers + [0.4] * 2, labels, nearness=nearness)
+    assert (1, -strangers, None) == (found.cluster, found.log10_p, found.reason)
+    assert [-at for at in range(strangers + 2)] == [vote.log10_p for vote in found.votes]
+    nowhere = placed([0.5] * 2, [0] * 2, nearness=dict.fromkeys(("m00", "m01"), Nearness(True, 0)))
+    assert (-1, 0) == (nowhere.cluster, nowhere.log10_p)
+    assert "as near as chance" in (nowhere.reason or "")
 
 
 @pytest.mark.parametrize(
