@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from modelkin.core.kinship.donors import is_unrelated
+from modelkin.core.similarity.chance import kappa
 from modelkin.core.similarity.strangers import is_at_chance, log10_p
 
 __all__ = ["Nearness"]
@@ -25,7 +26,7 @@ class Nearness:
     Attributes:
         unrelated: whether unrelated models may be as near.
         log10_p: the decimal logarithm of the P of so much between unrelated models; None where
-            chance in each tensor is not known.
+            chance in each tensor is not known, or gives S = 1.
     """
 
     unrelated: bool
@@ -54,7 +55,7 @@ class Nearness:
             shared: how many indices the two share, by which is known how many were compared: fewer
                 than there are, where something is left out. None of an estimate.
         """
-        if expected is None or not min(sizes):
+        if expected is None or kappa(similarity, expected) is None or not min(sizes):
             least = max(0.0, similarity - _ERRORS * standard_error)
             return cls(is_unrelated(least, None, sizes, num_parameters), None)
         compared = 1.0 if not shared or not similarity else 2.0 * shared / similarity / sum(sizes)

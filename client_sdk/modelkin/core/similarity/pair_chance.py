@@ -23,6 +23,7 @@ Bools = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 Growth = Callable[[Rows, Rows], Floats]
 
+_ROUNDING = 1e-12
 _ERRORS = 2.0
 """Standard errors by which an estimate is beyond the floor of models without counts."""
 
@@ -110,6 +111,9 @@ class PairChance:
         """By how many indices chance shares."""
         a, b = (np.maximum(1.0, self._compared[some]) for some in (one, other))
         expected = self._expected(one, other, shared)
+        # Two that hold whole tensors alone have S = 1 by chance, which says nothing of them.
+        alike = 2.0 * a * b / (self.num_parameters * (a + b))
+        expected = np.where(expected >= 1.0 - _ROUNDING, alike, expected)
         of_estimate = np.where(self.exact[one] & self.exact[other], math.inf, self.num_perm)
         return log10_ps(similarity, expected, a, b, trials(a, b, of_estimate))
 

@@ -28,6 +28,8 @@ Floats = npt.NDArray[np.float64]
 
 MAX_P: Final = 0.05
 """The P, times the comparisons that were made, from which on a similarity may be by chance."""
+_ROUNDING: Final = 1e-12
+"""The room that rounding leaves where chance alone gives S = 1."""
 _LEAST_TRIALS: Final = 1e-9
 """Evidence of nothing, and still a number to divide by."""
 
@@ -38,7 +40,7 @@ def log10_p(
     sizes: tuple[float, float],
     standard_error: float = 0.0,
 ) -> float:
-    """The decimal logarithm of P, of two models with a known chance; 0 at chance.
+    """The decimal logarithm of P, of two models with a known chance; 0 at chance, NaN as below.
 
     Args:
         similarity: S of the two.
@@ -55,7 +57,7 @@ def log10_p(
 def log10_ps(
     similarities: Floats, expected: Floats, a: Floats, b: Floats, evidence: Floats
 ) -> Floats:
-    """The decimal logarithm of P of many pairs; NaN where chance is not known.
+    """The decimal logarithm of P of many pairs; NaN where chance is not known, or gives S = 1.
 
     Args:
         similarities: S, of any shape, as all others.
@@ -73,7 +75,8 @@ def log10_ps(
         inside = q * np.log(q / p)
         outside = np.where(q < 1.0, (1.0 - q) * np.log((1.0 - q) / (1.0 - p)), 0.0)
         found = -evidence * np.where(p < 1.0, inside + outside, 0.0) / math.log(10)
-    return np.where(np.isnan(expected), np.nan, np.minimum(0.0, found))
+    unknown = np.isnan(expected) | (expected >= 1.0 - _ROUNDING)
+    return np.where(unknown, np.nan, np.minimum(0.0, found))
 
 
 def trials(a: Floats, b: Floats, of_estimate: float | Floats = math.inf) -> Floats:

@@ -84,6 +84,22 @@ def test_one_rule_for_a_pair_and_for_many() -> None:
     assert rows.tolist()[0][:2] == pytest.approx(found.tolist()[0][:2])
 
 
+def test_a_chance_of_one_says_nothing() -> None:
+    """Supports of whole tensors have no P, and are kin by their size: they are no strangers."""
+    whole = Nearness.of(1.0, 0.0, 1.0, (50, 50), 10_000)
+    assert Nearness(unrelated=False, log10_p=None) == whole
+    table = PairChance(
+        np.array([[50, 0], [50, 0]]),
+        np.array([50.0, 950.0]),
+        np.full(2, 50.0),
+        np.ones(2) > 0,
+        256,
+        1000,
+    )
+    rows = np.arange(2)
+    assert table.is_beyond(table.log10_ps(rows, rows, np.ones((2, 2)))).all()
+
+
 def test_what_is_left_out_is_no_evidence() -> None:
     """Of supports that are mostly a mask, the few indices outside of it make the P."""
     whole = Nearness.of(0.3, 0.0, 0.05, (1_000, 1_000), 10**5, shared=300)
