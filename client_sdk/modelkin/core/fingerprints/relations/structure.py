@@ -15,7 +15,7 @@ from modelkin.core.fingerprints.relations.matches import Match
 from modelkin.core.fingerprints.relations.positions import position_of
 from modelkin.core.fingerprints.relations.relation import Relation, RelationName
 from modelkin.core.fingerprints.relations.wording import listed, plain, tensors_in_words
-from modelkin.core.fingerprints.tensors import LinesOfTensor
+from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
 from modelkin.core.matching.names import canonical_name
 
 __all__ = ["relations_of_structure"]
@@ -142,8 +142,13 @@ def _of_head(found: Differences) -> Relation | None:
 
 
 def _is_unknown(tensor: LinesOfTensor, known: Collection[tuple[str, tuple[int, ...]]]) -> bool:
-    """Whether no tensor of a model has its name and shape."""
-    return all((canonical_name(name), tensor.shape) not in known for name in tensor.names)
+    """Whether a tensor is too short to have lines, and none of a model has its name and shape.
+
+    Nothing is said of others without lines: a part of a table may be smooth that as a whole is not.
+    """
+    return tensor.reason is NotComparable.SHORT and all(
+        (canonical_name(name), tensor.shape) not in known for name in tensor.names
+    )
 
 
 def _of_added(found: Differences, has_head: bool) -> Relation | None:

@@ -14,6 +14,7 @@ import pytest
 from modelkin.core.fingerprints.anatomy import Anatomy, anatomy
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.relations.relation import ORIGIN
+from modelkin.core.fingerprints.tensors import NotComparable
 from tests.sdk.core.fingerprints.planted import fingerprint
 from tests.sdk.core.fingerprints.relatives import (
     ALL_ELSE,
@@ -39,6 +40,7 @@ UNSURE = {
     "shares weights with base: N% of lines are equal",
     "no model given is an ancestor, as far as lines show; absence proves nothing",
 }
+TABLE = NotComparable.STRUCTURED
 NAMED = "lines in common with base, in "
 KIN = "shares weights as well, by lines that are equal, with "
 
@@ -251,6 +253,19 @@ def test_words_and_heads_of_other_names_are_known_too() -> None:
     other = base | {"predict": with_head(5)["lm_head"][:100]}
     found = anatomy(fingerprint(other), {"base": fingerprint(base)})
     assert (f"head changed: predict is not base's{ALL_ELSE}", ORIGIN) == found.sentences
+
+
+def test_a_part_of_a_head_that_is_smooth_is_no_other_head() -> None:
+    """The rows of rare tokens may be alike: nothing is said of the head of a shard of these."""
+    base = with_head(3)
+    smooth = np.repeat(base["lm_head"][:1], 100, 0) * np.linspace(1, 2, 100, dtype="f4")[:, None]
+    base["lm_head"] = np.concatenate([smooth, base["lm_head"][100:]])
+    shard = base | {"embed": base["embed"][:100], "lm_head": base["lm_head"][:100]}
+    found = anatomy(fingerprint(shard), {"base": fingerprint(base)})
+    assert ["lm_head"] == [
+        each.tensor.name for each in found.tensors if each.tensor.reason is TABLE
+    ]
+    assert ["vocabulary_resized"] == [each.relation for each in found.relations]
 
 
 def test_two_copies_are_both_named() -> None:
