@@ -95,6 +95,7 @@ _BEGINNINGS: Final[tuple[tuple[bytes, str], ...]] = (
     (b"MKSP", f"it is a support of modelkin, and no weights: {_CHECKPOINT}"),
     (b"MKSG", f"it is a signature of modelkin, and no weights: {_CHECKPOINT}"),
     (b"MKFP", f"it is a fingerprint of modelkin, and no weights: {_CHECKPOINT}"),
+    (b"MKCT", "it is a catalogue of bases, which `modelkin catalogue show` reads"),
     (b"GGUF", "it is a GGUF file: its name has to end in .gguf"),
     (b"lmgg", "it is a GGML file, which GGUF has replaced: convert it to GGUF"),
     (b"tjgg", "it is a GGML file, which GGUF has replaced: convert it to GGUF"),

@@ -99,17 +99,14 @@ class Catalogue(Mapping[str, Base]):
             OSError: the file cannot be read.
         """
         path = Path(path)
-        with path.open("rb") as file:
-            start = file.read(codec.HEADER_BYTES)
-            sizes = codec.read_sizes(start, path.stat().st_size)
-            data = start + file.read(sizes.head - len(start))
-
-        def read(begin: int, count: int) -> bytes:
-            with path.open("rb") as again:
-                again.seek(sizes.head + begin)
-                return again.read(count)
-
-        return cls(codec.decode_head(data, sizes), data, read)
+        try:
+            with path.open("rb") as file:
+                start = file.read(codec.HEADER_BYTES)
+                sizes = codec.read_sizes(start, path.stat().st_size)
+                data = start + file.read(sizes.head - len(start))
+            return cls(codec.decode_head(data, sizes), data, _reader(path, sizes.head))
+        except InvalidCatalogue as error:
+            raise InvalidCatalogue(f"{path}: {error}", field=error.field) from None
 
     @classmethod
     def from_bytes(cls, data: Payload) -> Catalogue:
@@ -233,6 +230,17 @@ class Catalogue(Mapping[str, Base]):
             if len(payload) != base.size:
                 refuse(f"bases[{number}]", f"the file has no fingerprint there: {AGAIN}")
             yield payload
+
+
+def _reader(path: Path, head: int) -> _Read:
+    """Reads the fingerprints of a file, which stand behind so many bytes."""
+
+    def read(begin: int, count: int) -> bytes:
+        with path.open("rb") as file:
+            file.seek(head + begin)
+            return file.read(count)
+
+    return read
 
 
 def _made(entries: Sequence[tuple[Base, Fingerprint, bytes]]) -> Catalogue:
