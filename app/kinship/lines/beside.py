@@ -42,7 +42,8 @@ def with_lines(lineage: Lineage, lines: Lines | None, decided: JudgedByLines | N
     if evidence is not None and lineage.reason == "lines":
         lineage = replace(lineage, log10_p=evidence.log10_p, no_p=None)
     wanted = lineage.verdict not in ("consistent", "inconclusive")
-    if lines.likely is None or lineage.likely_base is not None or not wanted:
+    by_lines = lineage.reason == "lines" or lineage.likely_base is None
+    if lines.likely is None or not wanted or not by_lines:
         return lineage
     likely = lines.likely.shown
     return replace(
