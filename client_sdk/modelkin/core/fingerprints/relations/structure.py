@@ -124,6 +124,7 @@ def _of_widths(found: Differences, vocabulary: Collection[Match]) -> Relation | 
 def _of_head(found: Differences) -> Relation | None:
     theirs = found.comparison.theirs.tensors
     known = {(canonical_name(name), each.shape) for each in theirs for name in each.names}
+    answers = {min(each.shape) for each in theirs if len(each.shape) > 1 and is_head(each)}
     added = {number for group in found.added for number in group.numbers}
     kept = (number for match in found.matches for number in match.group.numbers)
     ours = found.comparison.ours.tensors
@@ -133,7 +134,7 @@ def _of_head(found: Differences) -> Relation | None:
         plain(tensor.name)
         for number, tensor in enumerate(ours)
         if len(tensor.shape) > 1 and is_head(tensor)
-        if (number in added if tensor.lines else _is_unknown(tensor, known))
+        if (number in added if tensor.lines else _is_unknown(tensor, known, answers))
     ]
     if not heads:
         return None
@@ -141,14 +142,17 @@ def _of_head(found: Differences) -> Relation | None:
     return _relation(found, "head_changed", sentence)
 
 
-def _is_unknown(tensor: LinesOfTensor, known: Collection[tuple[str, tuple[int, ...]]]) -> bool:
-    """Whether a tensor is too short to have lines, and none of a model has its name and shape.
+def _is_unknown(
+    tensor: LinesOfTensor, known: Collection[tuple[str, tuple[int, ...]]], answers: Collection[int]
+) -> bool:
+    """Whether a tensor is too short to have lines, and no head of a model may be the same.
 
-    Nothing is said of others without lines: a part of a table may be smooth that as a whole is not.
+    One of as many answers may be renamed, transposed, or cut with what it reads. Nothing is said of
+    others without lines: a part of a table may be smooth that as a whole is not.
     """
-    return tensor.reason is NotComparable.SHORT and all(
-        (canonical_name(name), tensor.shape) not in known for name in tensor.names
-    )
+    is_named = any((canonical_name(name), tensor.shape) in known for name in tensor.names)
+    is_short = tensor.reason is NotComparable.SHORT
+    return is_short and not is_named and min(tensor.shape) not in answers
 
 
 def _of_added(found: Differences, has_head: bool) -> Relation | None:

@@ -268,6 +268,19 @@ def test_a_part_of_a_head_that_is_smooth_is_no_other_head() -> None:
     assert ["vocabulary_resized"] == [each.relation for each in found.relations]
 
 
+def test_a_small_head_of_another_name_or_order_is_no_other_one() -> None:
+    """It has no lines to tell by; one of as many answers may be the same."""
+    draw = np.random.default_rng(2)
+    body = {name: values for name, values in BASE.items() if name != "lm_head"}
+    small = draw.standard_normal((5, 128)).astype(np.float32)
+    base = {"base": fingerprint(body | {"score": small})}
+    for same in ({"net.score": small}, {"score": small.T.copy()}, {"classifier": small}):
+        relations = anatomy(fingerprint(body | same), base).relations
+        assert "head_changed" not in {each.relation for each in relations}
+    [relation] = anatomy(fingerprint(body | {"score": draw.random((7, 128), "f4")}), base).relations
+    assert "head_changed" == relation.relation
+
+
 def test_two_copies_are_both_named() -> None:
     """Under their names, and what equal lines mean stands behind."""
     found = anatomy(hub()["base"], {"mirror": hub()["base"], "base": hub()["base"]})
