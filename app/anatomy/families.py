@@ -1,0 +1,198 @@
+"""Families: the bases and the derivatives of a stored model, measured and declared.
+
+Kin share lines, also with a base's base. So an edge that others explain is left out: of a chain of
+fine-tunes each hangs on the one before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from app.anatomy import repository
+from app.anatomy.records import Kin, edge_to
+from app.fingerprints.records import FingerprintRecord
+from app.fingerprints.service import FingerprintService
+from app.infra.db.database import Reader
+from app.tenancy.auth.records import Tenant
+from modelkin.core.fingerprints.relations.edges import EdgeReason
+
+__all__ = ["Family", "FamilyEdge", "FamilyMember", "FamilyService"]
+
+_MOST_KIN: Final = 300
+"""The nearest kin that are looked through: a popular base has thousands."""
+_MOST_DECLARED: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyMember:
+    """A model of a family.
+
+    Attributes:
+        record: None for a declared base that is not stored.
+        level: 0 for the model that was asked for; below it bases, above it derivatives.
+    """
+
+    name: str
+    record: FingerprintRecord | None
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyEdge:
+    """A model and its base.
+
+    Attributes:
+        reason: why it is drawn; ``declared`` even where nothing was measured.
+        kin: what was measured; None where nothing in common was found, or was looked for.
+    """
+
+    model: str
+    base: str
+    reason: EdgeReason
+    kin: Kin | None
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the model names the base."""
+        return self.reason == "declared"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A model with its bases and derivatives.
+
+    Attributes:
+        members: the model, its bases and derivatives, by level and name.
+        copies: the models with all of its lines, and no more.
+        truncated: whether there is more kin than was looked through.
+    """
+
+    of: str
+    members: tuple[FamilyMember, ...]
+    edges: tuple[FamilyEdge, ...]
+    copies: tuple[tuple[FingerprintRecord, Kin], ...]
+    truncated: bool
+
+
+class FamilyService:
+    """Families, from what anatomies have stored.
+
+    Args:
+        fingerprints: the stored fingerprints.
+    """
+
+    def __init__(self, fingerprints: FingerprintService) -> None:
+        self._fingerprints = fingerprints
+
+    def family(self, session: Reader, tenant: Tenant, record: FingerprintRecord) -> Family:
+        """The family of a stored model."""
+        near = repository.kin_of(session, tenant.id, record.id, limit=_MOST_KIN + 1)
+        ids = [record.id, *(each.other_id for each in near[:_MOST_KIN])]
+        records = self._fingerprints.by_ids(session, tenant, ids) | {record.id: record}
+        records |= self._declared(session, tenant, records.values())
+        kin = {
+            (each.fingerprint_id, each.other_id): each
+            for each in repository.find_kin(session, tenant.id, records)
+        }
+        copies = _copies(record, records, kin)
+        edges = _edges({i: r for i, r in records.items() if r.id not in copies}, kin)
+        kept = _without_detours(edges)
+        levels = _levels(record.name, kept)
+        shown = [each for each in kept if each.model in levels and each.base in levels]
+        by_name = {each.name: each for each in records.values()}
+        members = [FamilyMember(name, by_name.get(name), at) for name, at in levels.items()]
+        return Family(
+            record.name,
+            tuple(sorted(members, key=lambda each: (each.level, each.name))),
+            tuple(sorted(shown, key=lambda each: (levels[each.base], each.base, each.model))),
+            tuple((records[other], kin[record.id, other]) for other in sorted(copies)),
+            len(near) > _MOST_KIN,
+        )
+
+    def _declared(
+        self, session: Reader, tenant: Tenant, records: Iterable[FingerprintRecord]
+    ) -> dict[int, FingerprintRecord]:
+        """The declared bases of these models, and theirs, which lines may not have found."""
+        found = dict[int, FingerprintRecord]()
+        names = {base for each in records for base in each.facts.base_models[:_MOST_DECLARED]}
+        asked = set[str]()
+        while names - asked and len(asked) < _MOST_KIN:
+            stored = self._fingerprints.find_many(session, tenant, names - asked)
+            asked |= names
+            found |= {each.id: each for each in stored.values()}
+            names = {base for each in stored.values() for base in each.facts.base_models}
+        return found
+
+
+def _copies(
+    record: FingerprintRecord,
+    records: Mapping[int, FingerprintRecord],
+    kin: Mapping[tuple[int, int], Kin],
+) -> set[int]:
+    """The ids of the model's copies that it does not name as its base, nor they it."""
+    return {
+        other.id
+        for other in records.values()
+        if (own := kin.get((record.id, other.id))) is not None
+        and own.verdict == "copy"
+        and other.name not in record.facts.base_models
+        and record.name not in other.facts.base_models
+    }
+
+
+def _edges(
+    records: Mapping[int, FingerprintRecord], kin: Mapping[tuple[int, int], Kin]
+) -> list[FamilyEdge]:
+    """All edges between these models, and those to declared bases, stored or not."""
+    edges = dict[tuple[str, str], FamilyEdge]()
+    for (model_id, other_id), each in kin.items():
+        if model_id not in records or other_id not in records:
+            continue
+        model, other = records[model_id], records[other_id]
+        reason = edge_to(model, other, each.verdict, each.share)
+        if reason is not None:
+            edges[model.name, other.name] = FamilyEdge(model.name, other.name, reason, each)
+    for record in records.values():
+        for base in record.facts.base_models[:_MOST_DECLARED]:
+            if base != record.name and (record.name, base) not in edges:
+                edges[record.name, base] = FamilyEdge(record.name, base, "declared", None)
+    return list(edges.values())
+
+
+def _without_detours(edges: Collection[FamilyEdge]) -> list[FamilyEdge]:
+    """The edges but those that a base between the two explains: it shares at least as much."""
+    bases = defaultdict[str, dict[str, FamilyEdge]](dict)
+    for edge in edges:
+        bases[edge.model][edge.base] = edge
+
+    def is_explained(edge: FamilyEdge) -> bool:
+        if edge.is_declared or edge.kin is None:
+            return False
+        return any(
+            (way.is_declared or (way.kin is not None and way.kin.share >= edge.kin.share))
+            and edge.base in bases[between]
+            and edge.model not in bases[between]
+            for between, way in bases[edge.model].items()
+            if between != edge.base
+        )
+
+    return [edge for edge in edges if not is_explained(edge)]
+
+
+def _levels(name: str, edges: Iterable[FamilyEdge]) -> dict[str, int]:
+    """The bases of a model and theirs below 0, and its derivatives above; a loop ends at once."""
+    bases, derivatives = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for edge in edges:
+        bases[edge.model].add(edge.base)
+        derivatives[edge.base].add(edge.model)
+    levels = {name: 0}
+    for ways, step in ((bases, -1), (derivatives, 1)):
+        reached, at = [name], 0
+        while reached:
+            at += step
+            reached = sorted({far for near in reached for far in ways[near]} - levels.keys())
+            levels |= dict.fromkeys(reached, at)
+    return levels
