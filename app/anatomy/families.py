@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.anatomy import repository
-from app.anatomy.records import Kin, edge_to
+from app.anatomy.records import Kin, Summary, edge_to
 from app.fingerprints.records import FingerprintRecord
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
@@ -111,6 +111,20 @@ class FamilyService:
             tuple((records[other], kin[record.id, other]) for other in sorted(copies)),
             len(near) > _MOST_KIN,
         )
+
+    def summaries(
+        self, session: Reader, tenant: Tenant, records: Iterable[FingerprintRecord]
+    ) -> dict[int, Summary]:
+        """The last anatomies of these models that have one, by the ids of their fingerprints."""
+        return repository.find_summaries(session, tenant.id, [each.id for each in records])
+
+    def kin(
+        self, session: Reader, tenant: Tenant, record: FingerprintRecord, *, limit: int
+    ) -> list[tuple[FingerprintRecord, Kin]]:
+        """The nearest kin of a stored model, those with the least P first."""
+        near = repository.kin_of(session, tenant.id, record.id, limit=limit)
+        records = self._fingerprints.by_ids(session, tenant, [each.other_id for each in near])
+        return [(records[each.other_id], each) for each in near if each.other_id in records]
 
     def _declared(
         self, session: Reader, tenant: Tenant, records: Iterable[FingerprintRecord]

@@ -1,7 +1,8 @@
-"""Charts of anatomies as numbers: layers by kinds of tensors, and trees of families."""
+"""The chart of an anatomy as numbers: layers by kinds of tensors."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,8 +10,9 @@ from modelkin.core.fingerprints.anatomy import Anatomy
 from modelkin.errors import InvalidParameter
 from modelkin.plots.anatomies import anatomy_chart
 from modelkin.plots.chart import CELL_HEIGHT, Cells, Chart
+from modelkin.plots.style import GREY
 
-__all__ = ["AnatomyPicture", "Cell", "Source", "anatomy_picture"]
+__all__ = ["AnatomyPicture", "Cell", "Source", "anatomy_picture", "colors_of"]
 
 _WIDTH: Final = 960.0
 _ROW: Final = 24.0
@@ -84,6 +86,11 @@ def anatomy_picture(found: Anatomy, name: str) -> AnatomyPicture | None:
         tuple(Source(mark.color, mark.name) for mark in marks),
         left,
     )
+
+
+def colors_of(found: Anatomy) -> Mapping[str, int]:
+    """The colour of each parent, as the picture has it."""
+    return {parent.model: min(at, GREY - 1) for at, parent in enumerate(found.parents)}
 
 
 def _cells(mark: Cells, zero: float, unit: float) -> list[Cell]:

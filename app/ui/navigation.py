@@ -41,6 +41,7 @@ class Tab:
 
 SITE: Final = (
     Link("Spaces", "/"),
+    Link("Anatomies", "/anatomies"),
     Link("Jobs", "/jobs"),
     Link("Sources", "/sources"),
     Link("Subscriptions", "/subscriptions"),

@@ -13,15 +13,18 @@ from app.infra.http.services import services_of
 from app.models.catalog.records import ModelRecord
 from app.models.spaces.records import SpaceRecord
 from app.tenancy.auth.service import Authenticator
+from modelkin._validation import quote_model
 
 __all__ = [
     "Programs",
+    "of_anatomy",
     "of_clusterings",
     "of_job",
     "of_learngenes",
     "of_lineages",
     "of_model",
     "of_pair",
+    "of_tensors",
 ]
 
 
@@ -52,6 +55,31 @@ def of_pair(request: Request, space: SpaceRecord, a: str, b: str) -> Programs:
     return Programs(
         curl=_curl(request, f"/v1/spaces/{space.name}/overlap?{urlencode({'a': a, 'b': b})}"),
         python=_python(request, f"overlap = client.overlap({space.name!r}, {a!r}, {b!r})"),
+    )
+
+
+def of_anatomy(request: Request, name: str) -> Programs:
+    """The anatomy and the relatives of a model."""
+    return Programs(
+        curl=_curl(request, f"/v1/fingerprints/{quote_model(name)}/anatomy"),
+        python=_python(
+            request,
+            f"anatomy = client.anatomy({name!r})",
+            f"relatives = client.relatives({name!r}, k=12)",
+        ),
+    )
+
+
+def of_tensors(request: Request, a: str, b: str) -> Programs:
+    """Two models of any layouts, tensor by tensor."""
+    query = urlencode({"with": b})
+    return Programs(
+        curl=_curl(request, f"/v1/fingerprints/{quote_model(a)}/tensors?{query}"),
+        python=_python(
+            request,
+            f"a, b = (client.fingerprints.get(name) for name in ({a!r}, {b!r}))",
+            f"anatomy = modelkin.anatomy(a, {{{b!r}: b}})",
+        ),
     )
 
 

@@ -36,7 +36,7 @@ from modelkin._validation import quote_model
 from modelkin._version import __version__
 from modelkin.core.fingerprints.chance import power_of_ten
 
-__all__ = ["PageRoutes", "model_path", "render", "space_path"]
+__all__ = ["PageRoutes", "anatomy_path", "model_path", "render", "space_path"]
 
 
 _MAX_SHORT: Final = 60
@@ -198,6 +198,11 @@ def model_path(space: Any, name: str) -> str:
     return f"{space_path(space)}/models/{quote_model(name)}"
 
 
+def anatomy_path(name: str) -> str:
+    """The path of the page of a model's anatomy."""
+    return f"/anatomies/{quote_model(name)}"
+
+
 _environment: Final = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -218,6 +223,7 @@ _environment.globals.update(
     address=_address,
     space_path=space_path,
     model_path=model_path,
+    anatomy_path=anatomy_path,
     tabs_of=navigation.tabs_of,
     attribute_query=_attribute_query,
     shown_attributes=_shown_attributes,

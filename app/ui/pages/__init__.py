@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from app.ui.pages import (
+    anatomies,
     clusterings,
     graph,
     jobs,
@@ -30,6 +31,6 @@ PAGES: Final = (
     *(spaces.routes, search.routes, models.routes, pairs.routes, maps.routes, maps.data),
     *(matrix.routes, graph.routes, graph.data, clusterings.routes, lineages.routes),
     *(uploads.routes, learngenes.routes, merges.routes, jobs.routes, sources.routes),
-    *(subscriptions.routes, keys.routes, sign_in.routes),
+    *(subscriptions.routes, keys.routes, sign_in.routes, anatomies.routes),
 )
 """The routes of all pages, in the order in which they are asked."""

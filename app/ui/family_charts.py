@@ -1,0 +1,104 @@
+"""The tree of a family as numbers: bases on the left, derivatives on the right."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from app.anatomy.families import Family, FamilyEdge, FamilyMember
+
+__all__ = ["FamilyLine", "FamilyNode", "FamilyTree", "family_tree"]
+
+_COLUMN: Final = 300.0
+_NODE_WIDTH: Final = 220.0
+_NODE_HEIGHT: Final = 30.0
+_GAP: Final = 12.0
+_MOST_IN_COLUMN: Final = 40
+"""The models of a level that are drawn; the table has all."""
+_LETTERS: Final = 28
+"""The letters of a name that a node has room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyNode:
+    """A model of the tree; ``short`` is its name as far as there is room."""
+
+    member: FamilyMember
+    x: float
+    y: float
+    short: str
+    width: float = _NODE_WIDTH
+    height: float = _NODE_HEIGHT
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyLine:
+    """An edge of the tree as a path, and how thick its share of lines makes it."""
+
+    edge: FamilyEdge
+    path: str
+    thickness: float
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyTree:
+    """The drawn tree.
+
+    Attributes:
+        left_out: how many models are listed, and not drawn.
+    """
+
+    width: float
+    height: float
+    nodes: tuple[FamilyNode, ...]
+    lines: tuple[FamilyLine, ...]
+    left_out: int
+
+
+def family_tree(family: Family) -> FamilyTree:
+    """Lay out a family."""
+    columns = defaultdict[int, list[FamilyMember]](list)
+    for member in family.members:
+        columns[member.level].append(member)
+    levels = sorted(columns)
+    drawn = {level: columns[level][:_MOST_IN_COLUMN] for level in levels}
+    tallest = max(map(len, drawn.values()))
+    height = tallest * (_NODE_HEIGHT + _GAP) - _GAP
+    nodes = dict[str, FamilyNode]()
+    for column, level in enumerate(levels):
+        members = drawn[level]
+        top = (height - (len(members) * (_NODE_HEIGHT + _GAP) - _GAP)) / 2
+        for row, member in enumerate(members):
+            y = top + row * (_NODE_HEIGHT + _GAP)
+            nodes[member.name] = FamilyNode(member, column * _COLUMN, y, _short(member.name))
+    return FamilyTree(
+        (len(levels) - 1) * _COLUMN + _NODE_WIDTH,
+        height,
+        tuple(nodes.values()),
+        tuple(
+            _line(edge, nodes) for edge in family.edges if {edge.model, edge.base} <= nodes.keys()
+        ),
+        len(family.members) - len(nodes),
+    )
+
+
+def _line(edge: FamilyEdge, nodes: Mapping[str, FamilyNode]) -> FamilyLine:
+    base, model = nodes[edge.base], nodes[edge.model]
+    from_x, from_y = base.x + base.width, base.y + base.height / 2
+    to_x, to_y = model.x, model.y + model.height / 2
+    bend = max((to_x - from_x) / 2, 40.0)
+    path = (
+        f"M{from_x:.1f},{from_y:.1f}C{from_x + bend:.1f},{from_y:.1f} "
+        f"{to_x - bend:.1f},{to_y:.1f} {to_x:.1f},{to_y:.1f}"
+    )
+    return FamilyLine(edge, path, 1.5 if edge.kin is None else 1.5 + 3.5 * edge.kin.share)
+
+
+def _short(name: str) -> str:
+    """The last part of a name, or its end."""
+    if len(name) <= _LETTERS:
+        return name
+    last = name.rpartition("/")[2]
+    return last if len(last) <= _LETTERS else f"{last[:12]}…{last[-(_LETTERS - 13) :]}"
