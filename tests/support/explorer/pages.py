@@ -13,6 +13,7 @@ import numpy as np
 
 import modelkin
 from modelkin._validation import quote_model
+from tests.support.explorer.anatomies import put_family, put_hostile
 from tests.support.http_space import Space, family, ok, related
 from tests.support.servers.server_process import Server
 
@@ -98,6 +99,15 @@ _PATHS: Final = {
     "a subscription": "/subscriptions/{subscription}",
     "no subscription": "/subscriptions/nowhere",
     "keys": "/keys",
+    "anatomies": "/anatomies",
+    "anatomies found": "/anatomies?q=acme&stated_by=client",
+    "no anatomies": "/anatomies?q=nowhere",
+    "an anatomy": "/anatomies/acme/tuned",
+    "an anatomy of several": "/anatomies/mixer/assembled",
+    "no anatomy": "/anatomies/nowhere",
+    "a family": "/family?of=acme/tuned",
+    "a family of one": "/family?of=other/stranger",
+    "tensors": "/tensors?a=mixer/assembled&b=acme/base",
     "not found": "/spaces/nowhere",
     "not to be read": "{models}?cursor=x",
 }
@@ -152,6 +162,8 @@ def exploring(server: Server) -> Iterator[Explorer]:
     """The service with its data."""
     with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as http:
         models, clients = _models(http), _clients(server)
+        put_family(http)
+        put_hostile(http, HOSTILE, HOSTILE_NAMES)
         yield Explorer(http, models, clients, _hostile(http), Space(http), *_operations(http))
 
 

@@ -57,6 +57,9 @@ def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     paths.append(f"/spaces/{space}/upload")
     paths += ["/keys", "/sources", f"/sources/{explorer.source}"]
     paths += ["/subscriptions", f"/subscriptions/{explorer.subscription}"]
+    for name in map(quote, HOSTILE_NAMES[:2]):
+        paths += [f"/anatomies/{name}", f"/family?of={name}"]
+        paths.append(f"/tensors?a={name}&b={quote(HOSTILE_NAMES[0])}")
     for path in paths:
         page = visit.open(explorer.address(path))
         assert_nothing_runs(page)
