@@ -21,7 +21,7 @@ from modelkin.core.fingerprints.relations.edges import EdgeReason
 
 __all__ = ["Family", "FamilyEdge", "FamilyMember", "FamilyService"]
 
-_MOST_KIN: Final = 300
+_MOST_KIN: Final = 120
 """The nearest kin that are looked through: a popular base has thousands."""
 _MOST_DECLARED: Final = 20
 
@@ -95,7 +95,7 @@ class FamilyService:
         records |= self._declared(session, tenant, records.values())
         kin = {
             (each.fingerprint_id, each.other_id): each
-            for each in repository.find_kin(session, tenant.id, records)
+            for each in repository.find_kin(session, tenant.id, records, records)
         }
         copies = _copies(record, records, kin)
         edges = _edges({i: r for i, r in records.items() if r.id not in copies}, kin)
@@ -177,7 +177,7 @@ def _edges(
 
 
 def _without_detours(edges: Collection[FamilyEdge]) -> list[FamilyEdge]:
-    """The edges but those that a base between the two explains: it shares at least as much."""
+    """The edges but those that another base explains: it is kin of the first, and shares more."""
     bases = defaultdict[str, dict[str, FamilyEdge]](dict)
     for edge in edges:
         bases[edge.model][edge.base] = edge
@@ -186,11 +186,9 @@ def _without_detours(edges: Collection[FamilyEdge]) -> list[FamilyEdge]:
         if edge.is_declared or edge.kin is None:
             return False
         return any(
-            (way.is_declared or (way.kin is not None and way.kin.share >= edge.kin.share))
-            and edge.base in bases[between]
-            and edge.model not in bases[between]
-            for between, way in bases[edge.model].items()
-            if between != edge.base
+            (edge.base in bases[other] or other in bases[edge.base])
+            and (way.is_declared or (way.kin is not None and way.kin.share > edge.kin.share))
+            for other, way in bases[edge.model].items()
         )
 
     return [edge for edge in edges if not is_explained(edge)]

@@ -28,7 +28,7 @@ __all__ = ["routes"]
 routes = PageRoutes()
 
 _LISTED: Final = 100
-_MOST_KIN: Final = 12
+_MOST_KIN: Final = 50
 _MOST_TENSORS: Final = 500
 """Tensors that a page lists, in the order of the checkpoint."""
 _WORDS: Final = {
@@ -107,7 +107,7 @@ def anatomy(
         anatomy=found.anatomy,
         picture=anatomy_picture(found.anatomy, name),
         colors=colors_of(found.anatomy),
-        kin=kin,
+        kin={other.name: each for other, each in kin},
         family=family,
         programs=programs.of_anatomy(request, name),
         **_words(),
@@ -152,7 +152,7 @@ def tensors(
             fingerprints.get(session, context.tenant, check_model_name(name, field=field))
             for field, name in (("a", a), ("b", b))
         ]
-        found = anatomies.tensors(session, context.tenant, *records)
+        found = anatomies.tensors(session, *records)
     listed = found.anatomy.tensors[:_MOST_TENSORS]
     return render(
         request,
