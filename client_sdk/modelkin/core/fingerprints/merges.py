@@ -30,6 +30,9 @@ more, the common base 1.4, siblings 2."""
 _REACH: Final = 0.93
 """The most that either distance is of it. A model that was merely changed a little lies beside one
 of the two, and as far from the other as that one."""
+_LEAST_SHARE: Final = 0.05
+"""The least share of either model: a base that has some rows less than a derivative has 2% of any
+other derivative."""
 _DEVIATIONS: Final = 3.5
 """How many standard deviations of luck it has more lines of each than the other has."""
 _UNEVEN: Final = 0.1
@@ -62,7 +65,8 @@ class Merge:
     @property
     def is_average(self) -> bool:
         """Whether it is an average of the two."""
-        return self.unevenness is not None and self.unevenness <= _UNEVEN
+        of_both = min(self.share, 1 - self.share) >= _LEAST_SHARE
+        return of_both and self.unevenness is not None and self.unevenness <= _UNEVEN
 
 
 def merge_of(checkpoint: Fingerprint, first: Fingerprint, second: Fingerprint) -> Merge | None:

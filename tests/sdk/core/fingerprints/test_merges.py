@@ -6,7 +6,7 @@ import pytest
 
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.merges import merge_of
-from tests.sdk.core.fingerprints.planted import Tensors, fingerprint, model
+from tests.sdk.core.fingerprints.planted import DERIVED, Tensors, fingerprint, model
 from tests.sdk.core.fingerprints.relatives import average, changed
 
 
@@ -68,6 +68,19 @@ def test_what_two_adapters_left_is_no_average_of_them() -> None:
 
 
 @pytest.mark.slow
+def test_a_base_is_no_average_of_a_near_derivative_and_another_one() -> None:
+    """It lies nearly between one with more rows and one whose last layers are of a stranger."""
+    base, stranger = model(1), model(2)
+    tuned_base = DERIVED["noise .05"](base)
+    mixed = {name: (tuned_base if name < "layers.2" else stranger)[name] for name in base}
+    grown = DERIVED["more tokens"](base)
+    found = merge_of(fingerprint(base, None), fingerprint(grown, None), fingerprint(mixed, None))
+    assert found is not None
+    assert found.unevenness is not None
+    assert found.share > 0.95
+    assert not found.is_average
+
+
 def test_few_lines_make_no_average() -> None:
     """Two layers that were changed a little are nearer to another model by luck alone."""
     base, other = fingerprint(model(0)), fingerprint(tuned(1))
