@@ -1,4 +1,4 @@
-"""The pictures of what an operator does: a source, a subscription and keys, made for the picture.
+"""The pictures of what the demo has not: a source, a subscription, keys, anatomies.
 
 It writes to the service, which has the models of the demo and may call this machine
 (``MODELKIN_EGRESS_ALLOW=127.0.0.1``)::
@@ -17,6 +17,7 @@ import httpx
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from modelkin import Support
+from tests.support.explorer.anatomies import put_family
 from tests.support.servers.browser import BROWSER
 from tests.support.servers.webhook_receiver import receiving
 
@@ -38,6 +39,7 @@ def main(url: str) -> None:
         others.released.set()
         _keys(browser, http)
         _upload(browser, http)
+        _anatomies(browser, http)
         browser.close()
 
 
@@ -73,6 +75,15 @@ def _subscription(browser: Browser, http: httpx.Client, others: str) -> None:
     http.post(f"{path}/ping").raise_for_status()
     expect(page.locator("#deliveries .verdict.good").first).to_be_visible()
     _draw(page, "explorer-subscription")
+
+
+def _anatomies(browser: Browser, http: httpx.Client) -> None:
+    put_family(http)
+    for name, path in (
+        ("explorer-anatomy", "/anatomies/mixer/assembled"),
+        ("explorer-family", "/family?of=acme/base"),
+    ):
+        _draw(_page(browser, http, path, _DESK), name)
 
 
 def _keys(browser: Browser, http: httpx.Client) -> None:

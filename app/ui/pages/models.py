@@ -9,6 +9,7 @@ from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 from starlette.datastructures import QueryParams
 
+from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
 from app.infra.deadlines import Deadline
 from app.infra.http.routing import MODEL
@@ -75,6 +76,7 @@ def model(
     clusterings: Service[ClusteringService],
     labels: Service[LabelCache],
     weights: Service[WeightsService],
+    fingerprints: Service[FingerprintService],
     space_name: SpaceName,
     request: Request,
     name: ModelName,
@@ -103,6 +105,7 @@ def model(
             ),
             lineage=lineage,
             copies=_copies(weights, session, space, shown),
+            fingerprint=fingerprints.find(session, context.tenant, name),
             derivatives=derivatives.items,
             measured=measured,
             more_derivatives=derivatives.next_cursor is not None,
