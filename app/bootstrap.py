@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from app.anatomy import jobs as anatomies
+from app.anatomy.families import FamilyService
 from app.anatomy.keeping import AnatomyKeeper
 from app.anatomy.service import AnatomyService
 from app.container import Container
@@ -302,6 +303,7 @@ def _add_anatomies(services: Container) -> None:
         services[Database], fingerprints, made, services[JobService], services[Outbox]
     )
     fingerprints.follow(services.add(keeper))
+    services.add(FamilyService(fingerprints))
 
 
 def _add_clustering(services: Container, stores: Stores) -> None:
