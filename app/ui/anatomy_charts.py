@@ -16,7 +16,7 @@ __all__ = ["AnatomyPicture", "Cell", "Source", "anatomy_picture", "colors_of"]
 
 _WIDTH: Final = 960.0
 _ROW: Final = 24.0
-_LETTER: Final = 7.0
+_LETTER: Final = 8.0
 """The room of a letter of the names of kinds."""
 _WIDEST: Final = 64.0
 """The most units of a layer: a short network does not fill the whole width."""

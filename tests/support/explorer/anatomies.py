@@ -19,7 +19,6 @@ from tests.support.http_space import ok
 __all__ = ["put_family", "put_hostile", "wait_for_anatomies"]
 
 
-
 @dataclass(frozen=True)
 class _Model:
     tensors: Tensors
