@@ -32,6 +32,7 @@ from benchmarks.eris import (
 )
 from benchmarks.eris import data as eris_data
 from benchmarks.eris import kernels as eris_kernels
+from benchmarks.finding import gates as finding
 from benchmarks.provenance import comparison as provenance
 from benchmarks.report import Findings
 from benchmarks.service import crowd, explorer, hooks, http, noop, objects, startup, writes
@@ -90,6 +91,7 @@ SUBJECTS: dict[str, Subject] = {
         "adapters": adapters,
         "quantised": quantised,
         "fingerprints": fingerprints,
+        "finding": finding,
         "provenance": provenance,
         "subspaces": subspaces,
         "startup": startup,

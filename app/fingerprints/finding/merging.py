@@ -20,23 +20,26 @@ Ordinals = npt.NDArray[np.uint32]
 
 _PART: Final = 1 << 20
 """Entries that are sorted at a time: 12 MiB, and as much again while they are."""
+_PART_OF_MEMBERS: Final = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """The members of a merge, and its entries, which are read once.
+    """The members of a merge, and its entries and lines, which are read once.
 
     Attributes:
         members: of ``MEMBER``, by rank and id.
-        lines: of ``LINES``.
         removed: the ids that are gone, and that earlier segments may hold.
         parts: the entries in order.
+        lines: how many lines the members have, of ``LINES``.
+        parts_of_lines: they, in the order of the members.
     """
 
     members: npt.NDArray[Any]
-    lines: npt.NDArray[Any]
     removed: Ints
     parts: Iterator[tuple[Keys, Ordinals]]
+    lines: int
+    parts_of_lines: Iterator[npt.NDArray[Any]]
 
 
 def merge(segments: Sequence[Segment], alive: Sequence[Flags], removed: Ints) -> Segment:
@@ -44,7 +47,8 @@ def merge(segments: Sequence[Segment], alive: Sequence[Flags], removed: Ints) ->
     found = merged(segments, alive, removed)
     parts = [(np.empty(0, np.uint64), np.empty(0, np.uint32)), *found.parts]
     keys, ordinals = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    return from_arrays(keys, ordinals, found.members, found.lines, found.removed)
+    lines = np.concatenate([np.empty(0, LINES), *found.parts_of_lines])
+    return from_arrays(keys, ordinals, found.members, lines, found.removed)
 
 
 def merged(segments: Sequence[Segment], alive: Sequence[Flags], removed: Ints) -> Merged:
@@ -55,22 +59,45 @@ def merged(segments: Sequence[Segment], alive: Sequence[Flags], removed: Ints) -
         removed: the ids that the merge has to go on to name as gone.
     """
     living = [np.flatnonzero(each) for each in alive]
-    members = np.concatenate(
-        [np.empty(0, MEMBER), *(s.members[o] for s, o in zip(segments, living, strict=True))]
-    )
-    source = np.repeat(np.arange(len(segments)), [each.size for each in living])
-    ordinal = np.concatenate([np.empty(0, np.int64), *living])
-    order = np.lexsort((members["id"], members["rank"]))
+    ends = np.cumsum([0, *(each.size for each in living)])
+    columns = [
+        np.concatenate(
+            [
+                np.empty(0, np.int64),
+                *(s.members[name][o] for s, o in zip(segments, living, strict=True)),
+            ]
+        )
+        for name in ("id", "rank")
+    ]
+    order = np.lexsort(columns)
+    del columns
     numbers = np.empty(order.size, np.int64)
     numbers[order] = np.arange(order.size)
+    del order
+    members = np.empty(numbers.size, MEMBER)
+    source = np.empty(numbers.size, np.uint16)
+    ordinal = np.empty(numbers.size, np.uint32)
     maps = []
-    for at, segment in enumerate(segments):
-        number = np.full(segment.members.size, -1, np.int64)
-        number[living[at]] = numbers[source == at]
+    for at, (segment, mine) in enumerate(zip(segments, living, strict=True)):
+        places = numbers[ends[at] : ends[at + 1]]
+        source[places], ordinal[places] = at, mine
+        for begin in range(0, mine.size, _PART_OF_MEMBERS):  # a copy of all would double them
+            part = slice(begin, begin + _PART_OF_MEMBERS)
+            members[places[part]] = segment.members[mine[part]]
+            members["lines_end"][places[part]] = segment.counts_of_lines(mine[part])
+        number = np.full(segment.members.size, -1, np.int32)
+        number[mine] = places
         maps.append(number)
-    members = members[order]
-    lines, members["lines_end"] = _lines(segments, source[order], ordinal[order])
-    return Merged(members, lines, removed, _entries(segments, maps))
+        if segment.give_back is not None:
+            segment.give_back()
+    members["lines_end"] = np.cumsum(members["lines_end"])
+    return Merged(
+        members,
+        removed,
+        _entries(segments, maps),
+        int(members["lines_end"][-1]) if members.size else 0,
+        _lines(segments, source, ordinal),
+    )
 
 
 def first_to_merge(sizes: Sequence[int], dead: Sequence[int], *, alike: int) -> int | None:
@@ -94,22 +121,23 @@ def first_to_merge(sizes: Sequence[int], dead: Sequence[int], *, alike: int) -> 
 
 
 def _lines(
-    segments: Sequence[Segment], source: Ints, ordinal: Ints
-) -> tuple[npt.NDArray[Any], Ints]:
-    """The lines of members in their new order, and where those of each end."""
-    counts = np.zeros(source.size, np.int64)
-    taken = []
-    for at, segment in enumerate(segments):
-        mine = np.flatnonzero(source == at)
-        owner, lines = segment.lines_of(ordinal[mine])
-        counts[mine] = np.bincount(owner, minlength=mine.size)
-        taken.append((mine[owner], lines))
-    owners = np.concatenate([np.empty(0, np.int64), *(each[0] for each in taken)])
-    lines = np.concatenate([np.empty(0, LINES), *(each[1] for each in taken)])
-    return lines[np.argsort(owners, kind="stable")], np.cumsum(counts)
+    segments: Sequence[Segment], source: npt.NDArray[np.uint16], ordinal: Ordinals
+) -> Iterator[npt.NDArray[Any]]:
+    """The lines of members in their new order, those of some members at a time."""
+    for begin in range(0, source.size, _PART_OF_MEMBERS):
+        part = slice(begin, begin + _PART_OF_MEMBERS)
+        owners, found = [np.empty(0, np.int64)], [np.empty(0, LINES)]
+        for at, segment in enumerate(segments):
+            mine = np.flatnonzero(source[part] == at)
+            owner, lines = segment.lines_of(ordinal[part][mine].astype(np.int64))
+            owners.append(mine[owner])
+            found.append(lines)
+        yield np.concatenate(found)[np.argsort(np.concatenate(owners), kind="stable")]
 
 
-def _entries(segments: Sequence[Segment], maps: Sequence[Ints]) -> Iterator[tuple[Keys, Ordinals]]:
+def _entries(
+    segments: Sequence[Segment], maps: Sequence[npt.NDArray[np.int32]]
+) -> Iterator[tuple[Keys, Ordinals]]:
     """The entries of several segments in order, with new ordinals; those of -1 are left out."""
     begin = [0] * len(segments)
     step = max(1, _PART // max(1, len(segments)))
@@ -119,7 +147,7 @@ def _entries(segments: Sequence[Segment], maps: Sequence[Ints]) -> Iterator[tupl
             return
         # Each part ends with a whole key, so no key is in two parts.
         bound = min(_key_at(segments[at], begin[at] + step - 1) for at in left)
-        keys, ordinals = list[Keys](), list[Ints]()
+        keys, ordinals = list[Keys](), list[npt.NDArray[np.int32]]()
         for at in left:
             end = segments[at].end_of(bound)
             if end > begin[at]:
@@ -133,7 +161,7 @@ def _entries(segments: Sequence[Segment], maps: Sequence[Ints]) -> Iterator[tupl
         yield _by_ordinal(key[order], ordinal[order])
 
 
-def _by_ordinal(keys: Keys, ordinals: Ints) -> tuple[Keys, Ordinals]:
+def _by_ordinal(keys: Keys, ordinals: npt.NDArray[np.int32]) -> tuple[Keys, Ordinals]:
     """Sorted keys, with their holders in order: few keys have some in several segments."""
     same = keys[1:] == keys[:-1]
     wrong = np.flatnonzero(same & (ordinals[1:] < ordinals[:-1]))

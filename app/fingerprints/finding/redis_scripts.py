@@ -2,10 +2,11 @@
 
 All keys of a shard lie in one hash slot, that of ``KEYS[1]``, its state. The names begin alike:
 
-    modelkin:finding:{7.41}:state        HASH    epoch, build, version, needed, entries
-    modelkin:finding:{7.41}<build><key>  STRING  the holders of a key, 8 bytes each, oldest first
+    mkf{7.41}:state        HASH    epoch, build, version, needed, entries
+    mkf{7.41}<build><key>  STRING  the holders of a key, 8 bytes each, oldest first
 
-``<build>`` is four bytes and ``<key>`` eight. Holders are only appended: a fingerprint that changed
+``<build>`` is four bytes and ``<key>`` eight; names are short, since they are most of the memory.
+Holders are only appended: a fingerprint that changed
 is a new holder, and who reads them knows from the database which of them are of the present.
 """
 

@@ -190,9 +190,7 @@ class RedisShards:
     def sweep(self, tenant_id: int, states: Mapping[int, ShardState | None]) -> int:
         """Delete what shards held before they began again; return how many keys these were."""
         present = {shard: state.build for shard, state in states.items() if state is not None}
-        return self._batches.delete(
-            f"modelkin:finding:{{{tenant_id}.*", lambda name: _is_past(name, present)
-        )
+        return self._batches.delete(f"mkf{{{tenant_id}.*", lambda name: _is_past(name, present))
 
     def _state(self, fields: Any) -> ShardState | None:
         """The state of a shard; None if it has none, or one that is foreign or no state."""
@@ -213,7 +211,7 @@ def shards_of(keys: Keys) -> Ints:
 
 def _name(tenant_id: int, shard: int) -> str:
     """The name of a state; the part in braces puts all keys of a shard into one hash slot."""
-    return f"modelkin:finding:{{{tenant_id}.{shard}}}:state"
+    return f"mkf{{{tenant_id}.{shard}}}:state"
 
 
 def _packed(holders: Ints) -> bytes:
@@ -226,4 +224,4 @@ def _is_past(name: bytes, builds: Mapping[int, bytes]) -> bool:
     return found is not None and builds.get(int(found[1]), found[2]) != found[2]
 
 
-_KEY: Final = re.compile(rb"modelkin:finding:\{\d+\.(\d{1,3})\}(.{4}).{8}", re.DOTALL)
+_KEY: Final = re.compile(rb"mkf\{\d+\.(\d{1,3})\}(.{4}).{8}", re.DOTALL)

@@ -50,9 +50,9 @@ _HEADER: Final = np.dtype(
 )
 _PAGE: Final = 4096
 _MIXED: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
-_MOST_MAPPED: Final = 1 << 14
-"""Blocks that are touched before the map gives its pages back: 64 MiB. They stay in the kernel's
-memory, and cost a fault each when they are touched again."""
+_LARGE: Final = 64 << 20
+"""Bytes of a file that gives the memory of what was read back. It stays in the kernel's, and costs
+a fault when it is read again."""
 
 
 class Damaged(Exception):
@@ -70,15 +70,14 @@ def write_segment(path: Path, found: Merged) -> int:
             file.write(bytes(_PAGE))
             seed = _seed(path)
             entries, directory = _write_blocks(file.fileno(), seed, found)
-            tables = _tables(found, directory)
             checksum = 0
-            for table in tables:
-                data = table.tobytes()
+            for table in _tables(found, directory):
+                data = table.view(np.uint8).data  # no copy of it
                 checksum = zlib.crc32(data, checksum)
                 _write_all(file.fileno(), data)
             header = np.zeros(1, _HEADER)
             header[0] = (
-                *(_MAGIC, seed, entries, found.members.size, found.lines.size),
+                *(_MAGIC, seed, entries, found.members.size, found.lines),
                 *(found.removed.size, checksum, 0),
             )
             header["sum"] = zlib.crc32(header.tobytes())
@@ -123,14 +122,14 @@ def _open(path: Path, descriptor: int) -> Segment:
         or int(header["seed"][0]) != seed
     ):
         raise Damaged(f"{path.name} has another header")
-    entries, members, lines, removed = (
-        int(header[name][0]) for name in ("entries", "members", "lines", "removed")
-    )
+    numbers = {name: int(header[name][0]) for name in ("entries", "members", "lines", "removed")}
+    entries = numbers["entries"]
     count = -(-entries // BLOCK_ENTRIES)
     begin = _PAGE + count * BLOCK.itemsize
     kinds: list[tuple[np.dtype[Any], int]] = [
-        *((MEMBER, members), (LINES, lines), (np.dtype("<u4"), members)),
-        *((np.dtype("<i8"), removed), (np.dtype("<u8"), count)),
+        *((MEMBER, numbers["members"]), (LINES, numbers["lines"])),
+        *((np.dtype("<u4"), numbers["members"]), (np.dtype("<i8"), numbers["removed"])),
+        (np.dtype("<u8"), count),
     ]
     ends = np.cumsum([begin, *(kind.itemsize * number for kind, number in kinds)])
     if size != int(ends[-1]):
@@ -139,19 +138,28 @@ def _open(path: Path, descriptor: int) -> Segment:
         raise Damaged(f"{path.name} has other tables than were written")
     mapped = GuardedMap(descriptor, size)
     mapped.read_at_random()
-    tables = [
+    members, lines, by_id, removed, directory = (
         np.frombuffer(mapped.view, kind, number, int(end))
         for (kind, number), end in zip(kinds, ends[:-1], strict=True)
-    ]
+    )
     blocks = np.frombuffer(mapped.view, BLOCK, count, _PAGE)
     check = _Check(path.name, mapped, blocks, seed)
     return Segment(
-        entries, blocks, tables[4].copy(), tables[0], tables[1], tables[2], tables[3], check
+        entries,
+        blocks,
+        directory.copy(),
+        members,
+        lines,
+        by_id,
+        removed,
+        verify=check,
+        expect=check.read_ahead,
+        give_back=mapped.give_back if size > _LARGE else None,
     )
 
 
 class _Check:
-    """Compares the blocks of a file with their sums, each once; and bounds what is mapped.
+    """Compares the blocks of a file with their sums, each once.
 
     Raises:
         Damaged: a block is not what was written.
@@ -163,10 +171,8 @@ class _Check:
         self._blocks = blocks
         self._seed = seed
         self._known = np.zeros(blocks.size, np.bool_)
-        self._touched = 0
 
     def __call__(self, places: Ints) -> None:
-        self._touched += places.size
         new = np.unique(places[~self._known[places]])
         for begin in range(0, new.size, 1024):
             some = new[begin : begin + 1024]
@@ -177,9 +183,10 @@ class _Check:
             self._known[some] = True
         if self._mapped.lost:
             raise Damaged(f"{self._name} was cut")
-        if self._touched > _MOST_MAPPED:
-            self._touched = 0
-            self._mapped.give_back()
+
+    def read_ahead(self, first: int, last: int) -> None:
+        """Have the blocks from one place to another be read soon."""
+        self._mapped.read_ahead(_PAGE + first * BLOCK.itemsize, _PAGE + last * BLOCK.itemsize)
 
 
 def _write_blocks(descriptor: int, seed: int, found: Merged) -> tuple[int, npt.NDArray[np.uint64]]:
@@ -191,7 +198,7 @@ def _write_blocks(descriptor: int, seed: int, found: Merged) -> tuple[int, npt.N
         nonlocal written
         blocks["place"] = np.arange(written, written + blocks.size)
         blocks["sum"] = _sums(blocks, seed)
-        _write_all(descriptor, blocks.tobytes())
+        _write_all(descriptor, blocks.view(np.uint8).data)
         directory.append(blocks["keys"][:, 0].copy())
         written += blocks.size
 
@@ -207,16 +214,15 @@ def _write_blocks(descriptor: int, seed: int, found: Merged) -> tuple[int, npt.N
 
 def _tables(found: Merged, directory: npt.NDArray[np.uint64]) -> Iterable[Table]:
     yield found.members
-    yield found.lines
+    yield from found.parts_of_lines
     yield np.argsort(found.members["id"], kind="stable").astype("<u4")
     yield found.removed.astype("<i8")
     yield directory.astype("<u8")
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
+def _write_all(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _checksum(descriptor: int, begin: int, end: int) -> int:

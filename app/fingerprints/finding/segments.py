@@ -9,7 +9,7 @@ looked up touches one page or two, in memory and in a mapped file alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -41,6 +41,9 @@ MEMBER: Final = np.dtype(
 ``scale`` is a binary logarithm."""
 LINES: Final = np.dtype([("length", "<u4"), ("count", "<f4")])
 """How many lines of a length a fingerprint has; so many digits of a count suffice for chance."""
+_KEYS_AT_A_TIME: Final = 128
+"""Keys after which a large file gives its memory back: with each block that is read the kernel maps
+what lies around it, half a megabyte at times."""
 _BLOCK_WORDS: Final = BLOCK.itemsize // 8
 _MOST_STEPS: Final = BLOCK_ENTRIES.bit_length()
 
@@ -73,6 +76,8 @@ class Segment:
         by_id: the ordinals of the members by their ids.
         removed: ids of fingerprints that earlier segments may hold and that are gone, ascending.
         verify: a function that checks the blocks of these places before they are believed.
+        expect: a function that has blocks from one place to another be read soon.
+        give_back: a function that gives the memory of what was read back; None where it is small.
     """
 
     entries: int
@@ -83,6 +88,8 @@ class Segment:
     by_id: npt.NDArray[np.uint32]
     removed: Ints
     verify: Callable[[Ints], None] = lambda _: None
+    expect: Callable[[int, int], None] = lambda _, __: None
+    give_back: Callable[[], None] | None = None
 
     @cached_property
     def ids(self) -> Ints:
@@ -106,6 +113,18 @@ class Segment:
             alive: whether each member is its fingerprint's present state.
             most: how many holders of a key are returned; others are left out.
         """
+        if self.give_back is None:
+            return self._holders(keys, alive, most)
+        parts = list[Hits]()
+        for begin in range(0, keys.size, _KEYS_AT_A_TIME):
+            hits = self._holders(keys[begin : begin + _KEYS_AT_A_TIME], alive, most)
+            parts.append(Hits(hits.at + begin, hits.ordinals, hits.more))
+            self.give_back()
+        empty = Hits(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
+        columns = zip(*(astuple(each) for each in (empty, *parts)), strict=True)
+        return Hits(*map(np.concatenate, columns))
+
+    def _holders(self, keys: Keys, alive: Flags, most: int) -> Hits:
         more = np.zeros(keys.size, np.bool_)
         found_at, found = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         begin = self._lower_bounds(keys)
@@ -137,22 +156,33 @@ class Segment:
         order = np.argsort(at, kind="stable")
         return Hits(at[order], holders[order], more)
 
+    def counts_of_lines(self, ordinals: Ints) -> Ints:
+        """How many lines some members have, of ``LINES``."""
+        counts: Ints = self.members["lines_end"][ordinals] - self._first_lines(ordinals)
+        return counts
+
     def lines_of(self, ordinals: Ints) -> tuple[Ints, Table]:
         """The lines of some members: the place of the member in ``ordinals``, and the lines."""
-        ends = self.members["lines_end"]
-        begin = np.where(ordinals > 0, ends[np.maximum(ordinals, 1) - 1], 0)
-        counts = ends[ordinals] - begin
+        begin, counts = self._first_lines(ordinals), self.counts_of_lines(ordinals)
         owner = np.repeat(np.arange(ordinals.size), counts)
         nth = np.arange(owner.size) - np.repeat(np.cumsum(counts) - counts, counts)
         return owner, self.lines[begin[owner] + nth]
 
+    def _first_lines(self, ordinals: Ints) -> Ints:
+        ends = self.members["lines_end"]
+        return np.where(ordinals > 0, ends[np.maximum(ordinals, 1) - 1], 0)
+
     def part(self, begin: int, end: int) -> tuple[Keys, npt.NDArray[np.uint32]]:
         """The keys and ordinals of the entries of a range."""
         first, last = begin // BLOCK_ENTRIES, -(-end // BLOCK_ENTRIES)
+        self.expect(first, last)
         self.verify(np.arange(first, last))
         cut = slice(begin - first * BLOCK_ENTRIES, end - first * BLOCK_ENTRIES)
         blocks = self.blocks[first:last]
-        return blocks["keys"].ravel()[cut], blocks["ordinals"].ravel()[cut]
+        keys, ordinals = blocks["keys"].ravel()[cut], blocks["ordinals"].ravel()[cut]
+        if self.give_back is not None:
+            self.give_back()
+        return keys, ordinals
 
     def end_of(self, key: np.uint64) -> int:
         """The place behind the last entry of a key, or of those before it."""

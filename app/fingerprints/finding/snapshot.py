@@ -54,6 +54,18 @@ class Snapshot:
         """The first slot of each segment, and the end of all."""
         return np.cumsum([0, *(segment.members.size for segment in self.segments)])
 
+    @cached_property
+    def _ranks(self) -> list[tuple[int, int]]:
+        """The least and the greatest rank of each segment."""
+        ranks = [segment.members["rank"] for segment in self.segments]
+        return [(int(each[0]), int(each[-1])) if each.size else (0, 0) for each in ranks]
+
+    @cached_property
+    def _by_rank(self) -> list[int]:
+        """The segments that have any members, the one with the least rank first."""
+        some = [place for place, segment in enumerate(self.segments) if segment.members.size]
+        return sorted(some, key=lambda place: self._ranks[place])
+
     def is_at(self, version: int) -> bool:
         """Whether it has all that a transaction sees at a version of the feed."""
         return self.version >= max(version, self.needed)
@@ -65,13 +77,18 @@ class Snapshot:
             keys: distinct, ascending.
             most: how many are listed of a key.
         """
-        more = np.zeros(keys.size, np.bool_)
+        more, asked = np.zeros(keys.size, np.bool_), np.arange(keys.size)
         at, slots = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for first, segment, alive in zip(self._first, self.segments, self.alive, strict=False):
-            hits = segment.holders(keys, alive, most)
-            more |= hits.more
-            at.append(hits.at)
-            slots.append(first + hits.ordinals)
+        reached = -(1 << 63)
+        for place in self._by_rank:
+            segment, (least, last) = self.segments[place], self._ranks[place]
+            if least > reached:  # none here comes before any so far, so these lists are full
+                asked = asked[~more[asked]]
+            hits = segment.holders(keys[asked], self.alive[place], most)
+            more[asked[hits.more]] = True
+            at.append(asked[hits.at])
+            slots.append(self._first[place] + hits.ordinals)
+            reached = max(reached, last)
         places, found = self._in_order(np.concatenate(at), np.concatenate(slots))
         counts = np.bincount(places, minlength=keys.size)
         nth = np.arange(places.size) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -88,6 +88,11 @@ class GuardedMap:
         """Advise the kernel not to read ahead."""
         self._mapped.madvise(mmap.MADV_RANDOM)
 
+    def read_ahead(self, begin: int, end: int) -> None:
+        """Advise the kernel to read a range of bytes now."""
+        begin -= begin % mmap.PAGESIZE
+        self._mapped.madvise(mmap.MADV_WILLNEED, begin, end - begin)
+
     def give_back(self) -> None:
         """Give the memory of pages back; each is mapped again when it is read."""
         self._mapped.madvise(mmap.MADV_DONTNEED)

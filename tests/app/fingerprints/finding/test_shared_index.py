@@ -169,7 +169,7 @@ def test_foreign_values_are_not_believed(
     shared.follow()
     expected = shared.find(base)
     with single.client() as client:
-        names = sorted(name for name in client.keys("modelkin:finding:*"))
+        names = sorted(name for name in client.keys("mkf*"))
         for name in names:
             kind = draw.integers(6)
             if name.endswith(b":state"):
@@ -202,13 +202,13 @@ def test_past_states_are_left_behind(
     hub.put(1, fingerprint(keys(draw, 40_000)))
     shared = opened(single.url, hub)
     shared.follow()
-    name = f"modelkin:finding:{{{shared.tenant}.0}}:state"
+    name = f"mkf{{{shared.tenant}.0}}:state"
     with single.client() as client:
         client.hset(name, "entries", 10**6)
         before = client.hget(name, "build")
         shared.follow()
         assert before != client.hget(name, "build")
-        held = client.keys(f"modelkin:finding:{{{shared.tenant}.0}}*")
+        held = client.keys(f"mkf{{{shared.tenant}.0}}*")
         assert {name.encode()[:-6] + client.hget(name, "build")} == {
             each[:-8] for each in held if not each.endswith(b":state")
         }
