@@ -125,6 +125,7 @@ if TYPE_CHECKING:
         PublicSpace,
         PublicSpaceInfo,
     )
+    from modelkin.types.reports import Report, ReportInfo, ReportPolicy
     from modelkin.types.revisions import Revision, Revisions
     from modelkin.types.search import BlockAngles, Neighbor, Neighbors, Overlap, SimilarityMatrix
     from modelkin.types.spaces import (
@@ -222,6 +223,9 @@ __all__ = [
     "PublicSpaceInfo",
     "RateLimitError",
     "RequestTooLargeError",
+    "Report",
+    "ReportInfo",
+    "ReportPolicy",
     "Revision",
     "Revisions",
     "Selection",

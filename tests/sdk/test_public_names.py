@@ -24,7 +24,7 @@ PUBLIC = """
     ModelkinVersionWarning
     Neighbor Neighbors NotFoundError Origin Overlap Parent PermissionDeniedError PreconditionError
     PrivacyAccount PrivacyBudgetExceeded PublicNeighbor PublicNeighbors PublicSpace PublicSpaceInfo
-    RateLimitError RequestTooLargeError Revision Revisions Selection ServerError
+    RateLimitError Report ReportInfo ReportPolicy RequestTooLargeError Revision Revisions Selection ServerError
     Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch
     SpaceTensors SplitClient StatedWeights

@@ -1,0 +1,90 @@
+"""Bases among likenesses: which of the models that share weights with one it is made from.
+
+:mod:`modelkin.core.fingerprints.relations.edges` has the rule. Relatives that a base explains are
+no bases: fine-tunes of one base have lines in common through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from app.kinship.reports.evidence import Evidence, KnownModel, Likeness
+from modelkin.core.fingerprints.relations.edges import edge_reason
+
+__all__ = ["Families", "age_of", "is_older"]
+
+_WHOLE: Final = frozenset({"copy", "part", "derived"})
+"""Verdicts about a model as a whole, and not about a few of its tensors."""
+
+
+def is_older(one: KnownModel, other: KnownModel) -> bool | None:
+    """Whether ``one`` was published before the other; None where their dates do not say."""
+    first, second = one.published_at, other.published_at
+    return None if first is None or second is None or first == second else first < second
+
+
+def age_of(model: KnownModel) -> tuple[float, str]:
+    """A key that sorts older models first: by their publication, else by when they were stored."""
+    return (model.published_at or model.stored_at).timestamp(), model.name
+
+
+class Families:
+    """The bases of models, declared and found.
+
+    Args:
+        evidence: what is known of the models.
+    """
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._models = evidence.models
+        self._likenesses = evidence.likenesses
+        self._kin = {
+            name: {each.other: each for each in found}
+            for name, found in evidence.likenesses.items()
+        }
+
+    def confirmed(self, model: KnownModel) -> Iterator[Likeness]:
+        """The declared bases whose lines the model has."""
+        kin = self._kin.get(model.name, {})
+        yield from (kin[base] for base in model.declared if base in kin)
+
+    def undeclared(self, model: KnownModel) -> Likeness | None:
+        """The base with the greatest share that the model does not name; None without one."""
+        explained = {each.other for each in self.confirmed(model)}
+        found = [
+            each
+            for each in self._likenesses.get(model.name, ())
+            if self._is_base(model, each) and not self._is_explained(each, explained)
+        ]
+        return min(found, key=self._order, default=None)
+
+    def bases(self, model: KnownModel) -> tuple[Likeness, ...]:
+        """The confirmed bases of a model, and the one that it does not name."""
+        found = self.undeclared(model)
+        return (*self.confirmed(model), *(() if found is None else (found,)))
+
+    def _is_base(self, model: KnownModel, like: Likeness) -> bool:
+        """Whether lines alone make the other model a base of one that does not name it."""
+        other = self._models.get(like.other)
+        if other is None or like.verdict not in _WHOLE:
+            return False
+        if like.other in model.declared or model.name in other.declared:
+            return False
+        reason = edge_reason(
+            like.verdict,
+            like.share,
+            published_at=model.published_at,
+            base_published_at=other.published_at,
+        )
+        if reason == "copy" and is_older(other, model) is None:
+            return age_of(other) < age_of(model)
+        return reason is not None
+
+    def _is_explained(self, like: Likeness, bases: set[str]) -> bool:
+        """Whether the two have their lines in common through one of the bases."""
+        others = self._kin.get(like.other, {})
+        return any(base in others or like.other in self._kin.get(base, {}) for base in bases)
+
+    def _order(self, like: Likeness) -> tuple[float, tuple[float, str]]:
+        return -like.share, age_of(self._models[like.other])
