@@ -175,7 +175,7 @@ $(VENV)/.runtime: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml const
 
 # All of .runtime, too: to install that first would take pip half as long again.
 $(VENV)/.dev: $(VENV)/.python pyproject.toml client_sdk/pyproject.toml constraints.txt
-	$(PIP) -e './client_sdk[fast,gguf,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,clustering,otel,objects,dev]'
+	$(PIP) -e './client_sdk[fast,gguf,torch,sharing,datasketch,pandas,networkx,plots,plotly,huggingface,lightning]' -e '.[demo,clustering,cyclonedx,otel,objects,dev]'
 	$(PIP) --no-deps $(FLOWER)
 	@$(COMPILE)
 	@touch $(VENV)/.runtime $@
@@ -193,7 +193,7 @@ $(OLDEST)/.made: $(VENV)/.dev tests/packaging/lowest_versions.py
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
-	$(PIP) -e './client_sdk[fast,gguf,torch,sharing,datasketch]' -e '.[demo,clustering,otel,objects,dev,bench]'
+	$(PIP) -e './client_sdk[fast,gguf,torch,sharing,datasketch]' -e '.[demo,clustering,cyclonedx,otel,objects,dev,bench]'
 	@$(COMPILE)
 	@touch $@
 

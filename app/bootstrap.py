@@ -54,6 +54,10 @@ from app.kinship.maps.service import MapService
 from app.kinship.notifications import jobs as notifications
 from app.kinship.notifications.fan_out import EventFanOut
 from app.kinship.notifications.neighbor_changes import NeighborChanges
+from app.kinship.reports import jobs as reports
+from app.kinship.reports.composition import add_reports
+from app.kinship.reports.policies import ReportPolicies
+from app.kinship.reports.service import ReportService
 from app.kinship.tensors import TensorService
 from app.merges import jobs as merges
 from app.merges.mailbox import Mailbox
@@ -131,6 +135,7 @@ def register_jobs(services: Container) -> None:
     )
     clustering.register_jobs(jobs, services[ClusteringService], services[PolicyService])
     maps.register_jobs(jobs, services[MapService])
+    reports.register_jobs(jobs, services[ReportService], services[ReportPolicies])
     catalog.register_jobs(jobs, services[TensorCountService])
     merges.register_jobs(jobs, services[MergeService])
     anatomies.register_jobs(jobs, services[AnatomyKeeper])
@@ -199,6 +204,7 @@ def _compose(
     _add_clustering(services, stores)
     _add_learngenes(services, stores)
     _add_kinship(services)
+    add_reports(services)
     _add_merges(services, stores)
     services.add(MaintenanceJobs(stores.database, buckets))
     add_clean_up(services, stores)

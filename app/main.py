@@ -33,6 +33,7 @@ from app.jobs.watcher import JobWatcher
 from app.kinship.clustering import endpoints as clusterings
 from app.kinship.endpoints import donors, fingerprint_lineage, graph, lineage, tensors
 from app.kinship.maps import endpoints as maps
+from app.kinship.reports import endpoints as reports
 from app.merges import endpoints as merges
 from app.merges.records import MergeRecord
 from app.merges.service import MergeService
@@ -72,7 +73,7 @@ ENDPOINTS: Final[tuple[Routes | APIRouter, ...]] = (
     *(sketches.routes, subspaces.routes, batches.routes, models.routes, revisions.routes),
     *(weights.routes, weights.duplicate_routes, many_fingerprints.routes),
     *(neighbors.routes, donors.routes, graph.routes, maps.routes, lineage.routes, tensors.routes),
-    fingerprint_lineage.routes,
+    *(fingerprint_lineage.routes, reports.badge_routes, reports.routes),
     *(similarity.routes, public_settings.routes, public_queries.routes),
     *(maintenance.routes, jobs.routes, clusterings.routes, learngenes.routes, merges.routes),
     *(sources.routes, incoming.routes, subscriptions.routes, keys.routes),
@@ -100,6 +101,7 @@ _TAGS: Final = (
     ("fingerprints", "Where the tensors of models come from, whatever their layouts."),
     ("public spaces", "Spaces that other tenants may ask, in steps and within a budget."),
     ("clusterings", "Groups of models, found by jobs, and the group that a newcomer belongs to."),
+    ("reports", "What was found of all models beside what is declared, to read and to keep."),
     ("learngenes", "The weights that a newcomer of a cluster starts from, in versions."),
     ("merges", "Averages of models that no single party, and not this service, can read."),
     ("jobs", "Work that outlasts a request: follow it, wait for it, cancel it."),

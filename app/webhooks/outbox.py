@@ -35,6 +35,7 @@ __all__ = [
     "NEIGHBORS_CHANGED",
     "NO_SPACE",
     "NO_SPACE_ID",
+    "REPORT_READY",
     "SUPPORT_STORED",
     "Outbox",
     "Subject",
@@ -54,6 +55,7 @@ MODEL_DUPLICATE: Final = "model.duplicate"
 ANATOMY_CHANGED: Final = "anatomy.changed"
 FINGERPRINT_STORED: Final = "fingerprint.stored"
 FINGERPRINT_REMOVED: Final = "fingerprint.removed"
+REPORT_READY: Final = "report.ready"
 DECLARED: Final = "base.declared"
 """A model declares another base, or its base has another content.
 
@@ -78,6 +80,7 @@ _SUBSCRIBED_TYPES: Final = {
     ANATOMY_CHANGED: (ANATOMY_CHANGED,),
     FINGERPRINT_STORED: (FINGERPRINT_STORED,),
     FINGERPRINT_REMOVED: (FINGERPRINT_REMOVED,),
+    REPORT_READY: (REPORT_READY,),
 }
 """The subscribed types, by event type, that an event may lead to. Without one, none is written."""
 
@@ -134,12 +137,12 @@ class Outbox:
         session: Writer,
         tenant: Tenant,
         event_type: str,
-        events: Iterable[tuple[str, Mapping[str, Any]]],
+        events: Iterable[tuple[str | None, Mapping[str, Any]]],
     ) -> None:
-        """Write events about models of no space, if a subscription to all spaces asks for them.
+        """Write events of no space, if a subscription to all spaces asks for them.
 
         Args:
-            events: pairs of the name of a model and a payload.
+            events: pairs of the name of a model, or None for the tenant itself, and a payload.
         """
         wanted = _SUBSCRIBED_TYPES[event_type]
         if subscriptions.find_interested_tenant(session, tenant.id, NO_SPACE, wanted) is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
@@ -37,11 +37,12 @@ EventType = Literal[
     "anatomy.changed",
     "fingerprint.stored",
     "fingerprint.removed",
+    "report.ready",
 ]
 
 
 Url = Annotated[str, Field(min_length=1, max_length=MAX_URL_LENGTH), AfterValidator(refuse_nul)]
-Events = Annotated[list[EventType], Field(min_length=1, max_length=12)]
+Events = Annotated[list[EventType], Field(min_length=1, max_length=len(get_args(EventType)))]
 
 
 class _Fields(RequestModel):

@@ -135,6 +135,8 @@ VALID: Mapping[str, Request] = {
     "put_learngene": {"json": _MANIFEST},
     "create_key": {"json": {"label": "for a test"}},
     "publish_space": {"json": {"floor": 0.5}},
+    "create_report": {"json": {"since": None}},
+    "put_report_policy": {"json": {"keep": 5}},
     "find_public_neighbors": _SUPPORT,
 }
 """What an operation takes, beside its path."""
@@ -149,6 +151,7 @@ _MISSING = {
     "delivery_not_found": "delivery",
     "merge_not_found": "merge",
     "key_not_found": "prefix",
+    "report_not_found": "report",
 }
 _TENSOR = [{"name": "w", "shape": [3]}]
 _BAD_JSON = {"content": b"{", "headers": {"Content-Type": JSON}}
@@ -268,6 +271,8 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
     ("get_clustering", "invalid_parameter"): _TOO_LONG,
     ("delete_clustering", "invalid_parameter"): _TOO_LONG,
     ("assign_cluster", "invalid_parameter"): _TOO_LONG,
+    ("get_badge", "invalid_name"): {"at": {"model": "a\nb"}},
+    ("get_badge", "fingerprint_not_found"): {"at": {"model": "none"}},
     ("list_jobs", "invalid_name"): {"params": {"space": "!"}},
     ("create_source", "invalid_name"): {"json": {**SOURCE, "space": "!"}},
     ("update_source", "invalid_name"): {"json": {"space": "!"}},
@@ -288,6 +293,7 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
             "create_job",
             "create_clustering",
             "create_map",
+            "create_report",
             "patch_support",
         )
     },
@@ -335,7 +341,7 @@ def provocation(operation: Operation, code: str) -> Request:
             return matching('"0"', valid)
         case "unsupported_media_type":
             return {"content": b"x", "headers": {"Content-Type": "text/plain", "If-Match": "*"}}
-        case "clustering_not_found" if "policy" in operation.name:
+        case "clustering_not_found" | "report_not_found" if "policy" in operation.name:
             return {}
         case _ if code in _MISSING:
             return {"at": {_MISSING[code]: "none"}}

@@ -22,6 +22,7 @@
     │   ├── LearngeneNotFound              a cluster has none, or none of this version
     │   ├── WeightsNotFound                nobody stated those of the model
     │   ├── FingerprintNotFound            the tenant has none of a model of this name
+    │   ├── ReportNotFound                 a report, or a tenant's policy for them
     │   ├── JobNotFound
     │   ├── KeyNotFound
     │   ├── MergeNotFound
@@ -90,6 +91,7 @@ from app.infra.errors.absences import (
     ModelNotFound,
     NotFound,
     PublicSpaceNotFound,
+    ReportNotFound,
     RevisionNotFound,
     SourceNotFound,
     SpaceNotFound,
@@ -186,6 +188,7 @@ __all__ = [
     "RangeNotSatisfiable",
     "RateLimited",
     "RetryLater",
+    "ReportNotFound",
     "RevisionNotFound",
     "SecretKeyMissing",
     "SketchMissing",

@@ -18,6 +18,7 @@ __all__ = [
     "ModelNotFound",
     "NotFound",
     "PublicSpaceNotFound",
+    "ReportNotFound",
     "RevisionNotFound",
     "SourceNotFound",
     "SpaceNotFound",
@@ -72,6 +73,12 @@ class MapNotFound(NotFound):
     """No map of the space was drawn yet."""
 
     code = "map_not_found"
+
+
+class ReportNotFound(NotFound):
+    """The tenant has no such report, or no policy for them."""
+
+    code = "report_not_found"
 
 
 class LearngeneNotFound(NotFound):

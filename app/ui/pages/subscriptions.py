@@ -38,6 +38,7 @@ _EVENTS: Final = {
     "anatomy.changed": "a model shares weights with another than before",
     "fingerprint.stored": "the lines of a model are known, or others than before",
     "fingerprint.removed": "the lines of a model are not known any more",
+    "report.ready": "a report of all models is done",
 }
 assert set(get_args(EventType)) == set(_EVENTS)
 

@@ -39,6 +39,7 @@ __all__ = [
     "NeighborMeasure",
     "OnDelete",
     "Relation",
+    "ReportForm",
     "SearchMethod",
     "SignatureScheme",
     "SimilarityChoice",
@@ -83,6 +84,7 @@ if TYPE_CHECKING:
         "anatomy.changed",
         "fingerprint.stored",
         "fingerprint.removed",
+        "report.ready",
         "ping",
     ]
     HubEventOutcome: TypeAlias = Literal["enqueued", "ignored", "recorded"]
@@ -104,6 +106,7 @@ if TYPE_CHECKING:
         "tensor_counts",
         "merge_deadline",
         "anatomies",
+        "report",
     ]
     JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
     MergeState: TypeAlias = Literal["joining", "sending", "combining", "done", "failed"]
@@ -121,6 +124,7 @@ if TYPE_CHECKING:
     NeighborMeasure: TypeAlias = Literal["similarity", "ordered"]
     OnDelete: TypeAlias = Literal["keep", "remove"]
     Relation: TypeAlias = Literal["base", "ancestor", "derivative", "sibling"]
+    ReportForm: TypeAlias = Literal["html", "csv", "json", "cyclonedx"]
     SearchMethod: TypeAlias = Literal["auto", "exact", "scan", "lsh"]
     SignatureScheme: TypeAlias = Literal["affine32", "affine64"]
     SimilarityChoice: TypeAlias = Literal["auto", "exact", "signature"]
@@ -138,6 +142,7 @@ else:
     KeyScope = KeyState = MergeState = str
     BaseRelation = LineageReason = LineageVerdict = Linkage = SimilarityChoice = str
     LineFinding = LineVerdict = LineageRelation = str
-    Measure = ModelKind = NeighborMeasure = OnDelete = Relation = SearchMethod = str
+    Measure = ModelKind = NeighborMeasure = OnDelete = Relation = ReportForm = str
+    SearchMethod = str
     SignatureScheme = SimilaritySource = StartableJobKind = str
     Compare = SpaceKind = SupportSizePolicyName = UsedSearchMethod = Weighting = str

@@ -55,6 +55,7 @@ SOURCE = {"kind": "huggingface", "space": "s", "secret": "hook-secret-of-a-test"
 PLAIN: dict[str, Any] = {
     "Plan": Plan(num_parameters=M),
     "cursor": None,
+    "report_id": "019ad1c1-0000-7000-8000-000000000001",
     "blob_size": None,
     "delivery_id": new_id(datetime.now(UTC)),
     "limit": 10,

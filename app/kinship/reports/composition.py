@@ -1,0 +1,32 @@
+"""``add_reports``: puts the services of reports together."""
+
+from __future__ import annotations
+
+from app.container import Container
+from app.fingerprints.service import FingerprintService
+from app.infra.db.database import Database
+from app.jobs.service import JobService
+from app.kinship.lineage import LineageService
+from app.kinship.lines.service import FingerprintLineageService
+from app.kinship.reports.badges import BadgeService
+from app.kinship.reports.collecting import EvidenceCollector
+from app.kinship.reports.merges import MergeReader
+from app.kinship.reports.policies import ReportPolicies
+from app.kinship.reports.service import ReportService
+from app.webhooks.outbox import Outbox
+
+__all__ = ["add_reports"]
+
+
+def add_reports(services: Container) -> None:
+    """Make the services of reports of those that they need."""
+    database, fingerprints = services[Database], services[FingerprintService]
+    merges = MergeReader(database, fingerprints)
+    collector = EvidenceCollector(
+        database, merges, services[FingerprintLineageService], services[LineageService]
+    )
+    service = services.add(
+        ReportService(database, services[JobService], collector, services[Outbox])
+    )
+    services.add(ReportPolicies(database, service))
+    services.add(BadgeService(fingerprints))

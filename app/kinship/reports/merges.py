@@ -1,0 +1,94 @@
+"""``MergeReader``: takes averages and assembled models apart, with the share of each part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+from app.fingerprints.service import FingerprintService
+from app.infra.db.database import Database
+from app.jobs.service import Progress
+from app.kinship.reports.evidence import Likeness
+from app.kinship.reports.repositories.evidence import MeasuredModel
+from modelkin.core.fingerprints.merges import merge_of
+from modelkin.types.reports import TakenApart
+
+__all__ = ["MergeReader"]
+
+Shares: TypeAlias = tuple[float | None, ...]
+
+_THREE: Final = 3
+"""An average, and its two parts."""
+_MOST: Final = 2_000
+"""Averages whose shares are computed again, from three fingerprints each."""
+
+
+class MergeReader:
+    """Reads what anatomies have found of merges.
+
+    Args:
+        database: the database, which is read.
+        fingerprints: reads those of an average and of its two parts.
+    """
+
+    def __init__(self, database: Database, fingerprints: FingerprintService) -> None:
+        self._database = database
+        self._fingerprints = fingerprints
+
+    def take_apart(
+        self,
+        models: Sequence[MeasuredModel],
+        ids: Mapping[str, int],
+        likenesses: Mapping[str, Sequence[Likeness]],
+        progress: Progress,
+    ) -> list[TakenApart]:
+        """What is merged of the models, taken apart.
+
+        Args:
+            ids: of the fingerprints, by name.
+            likenesses: what the models are to others.
+        """
+        found: list[TakenApart] = []
+        merged = [
+            (model, relation)
+            for model in models
+            for relation in model.relations
+            if relation["relation"] in {"average", "assembled"}
+        ]
+        for done, (model, relation) in enumerate(merged):
+            progress(done, len(merged), "taking merges apart")
+            parts: tuple[str, ...] = tuple(relation["models"])
+            shares: Shares = (None,) * len(parts)
+            if relation["relation"] == "assembled":
+                shares = _shares_of_lines(likenesses.get(model.name, ()), parts)
+            elif done < _MOST:
+                shares = self._weights(model, ids, parts) or shares
+            found.append(
+                TakenApart(
+                    model=model.name,
+                    kind=relation["relation"],
+                    parts=parts,
+                    shares=shares,
+                    sentence=relation["sentence"],
+                )
+            )
+        return found
+
+    def _weights(
+        self, model: MeasuredModel, ids: Mapping[str, int], parts: Sequence[str]
+    ) -> Shares | None:
+        """The weights of the two parts of an average; None where they are not stored any more."""
+        wanted = [model.id, *(ids[part] for part in parts if part in ids)]
+        if len(wanted) != _THREE:
+            return None
+        with self._database.reading() as session:
+            read = self._fingerprints.read_many(session, wanted)
+        if len(read) < _THREE:
+            return None
+        merge = merge_of(*(read[each] for each in wanted))
+        return None if merge is None else (merge.share, 1 - merge.share)
+
+
+def _shares_of_lines(likenesses: Sequence[Likeness], parts: Sequence[str]) -> Shares:
+    shares = {each.other: each.share for each in likenesses}
+    return tuple(shares.get(part) for part in parts)
