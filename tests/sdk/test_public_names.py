@@ -24,8 +24,8 @@ PUBLIC = """
     ModelkinVersionWarning
     Neighbor Neighbors NotFoundError Origin Overlap Parent PermissionDeniedError PreconditionError
     PrivacyAccount PrivacyBudgetExceeded PublicNeighbor PublicNeighbors PublicSpace PublicSpaceInfo
-    RateLimitError Report ReportInfo ReportPolicy RequestTooLargeError Revision Revisions Selection ServerError
-    Signature SignatureSpec
+    RateLimitError Report ReportInfo ReportPolicy RequestTooLargeError Revision Revisions Selection
+    ServerError Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch
     SpaceTensors SplitClient StatedWeights
     StopList Subscription Subspace SubspaceSpec Support SupportSize

@@ -295,6 +295,24 @@ COMMANDS: Final = (
                     Command("revoke", "let a key open nothing any more", "service.keys:revoke"),
                 ),
             ),
+            Command(
+                "report",
+                "what is new and what was found of all models, made now",
+                "service.reports:make",
+            ),
+            Command(
+                "reports",
+                "the reports that were made, and when the next is",
+                actions=(
+                    Command("list", "the reports, the newest first", "service.reports:list_all"),
+                    Command("show", "a report's first lines, or a file", "service.reports:show"),
+                    Command(
+                        "schedule", "have reports made by themselves", "service.reports:schedule"
+                    ),
+                    Command("badge", "a picture for a model's page", "service.reports:badge"),
+                    Command("rm", "delete a report", "service.reports:remove"),
+                ),
+            ),
             Command("serve", "run the service; its flags and commands follow", "serve:serve"),
             Command("doctor", "what is wrong with a set-up, and what to do", "doctor:doctor"),
             Command(

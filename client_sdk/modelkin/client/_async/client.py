@@ -19,6 +19,7 @@ from modelkin.client._async.resources.maps import AsyncMaps
 from modelkin.client._async.resources.merges import AsyncMerges
 from modelkin.client._async.resources.models import AsyncModels
 from modelkin.client._async.resources.public import AsyncPublicSpaces
+from modelkin.client._async.resources.reports import AsyncReports
 from modelkin.client._async.resources.revisions import AsyncModelRevisions
 from modelkin.client._async.resources.spaces import AsyncSpaces
 from modelkin.client._async.resources.subspaces import AsyncSubspaces
@@ -85,6 +86,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         sources: hubs whose models a space follows.
         webhooks: subscriptions to events, and their deliveries.
         keys: the API keys of your tenant.
+        reports: what was found of all models beside what is declared.
         public: the spaces that every tenant may ask, yours and those of other tenants.
     """
 
@@ -153,6 +155,7 @@ class AsyncClient(AsyncUploads, AsyncQueries):
         self.sources = AsyncSources(connection)
         self.webhooks = AsyncWebhooks(connection)
         self.keys = AsyncKeys(connection)
+        self.reports = AsyncReports(connection)
         self.public = AsyncPublicSpaces(connection)
 
     async def ready(self) -> bool:

@@ -22,6 +22,7 @@ from modelkin.client._sync.resources.maps import Maps
 from modelkin.client._sync.resources.merges import Merges
 from modelkin.client._sync.resources.models import Models
 from modelkin.client._sync.resources.public import PublicSpaces
+from modelkin.client._sync.resources.reports import Reports
 from modelkin.client._sync.resources.revisions import ModelRevisions
 from modelkin.client._sync.resources.spaces import Spaces
 from modelkin.client._sync.resources.subspaces import Subspaces
@@ -83,6 +84,7 @@ class Client(Uploads, Queries):
         sources: hubs whose models a space follows.
         webhooks: subscriptions to events, and their deliveries.
         keys: the API keys of your tenant.
+        reports: what was found of all models beside what is declared.
         public: the spaces that every tenant may ask, yours and those of other tenants.
     """
 
@@ -151,6 +153,7 @@ class Client(Uploads, Queries):
         self.sources = Sources(connection)
         self.webhooks = Webhooks(connection)
         self.keys = Keys(connection)
+        self.reports = Reports(connection)
         self.public = PublicSpaces(connection)
 
     def ready(self) -> bool:

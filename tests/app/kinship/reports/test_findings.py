@@ -9,6 +9,7 @@ import pytest
 
 from app.kinship.reports.composing import compose
 from app.kinship.reports.evidence import KnownModel, Likeness
+from modelkin.core.fingerprints.sources import Verdict
 from modelkin.types.reports import Report
 from tests.app.kinship.reports.planted import (
     BEGIN,
@@ -59,7 +60,7 @@ def test_an_older_model_with_enough_lines_is_an_undeclared_base(report: Report) 
     ],
 )
 def test_lines_alone_need_a_share_and_a_date(
-    share: float, verdict: str, days: int, expected: dict[str, str]
+    share: float, verdict: Verdict, days: int, expected: dict[str, str]
 ) -> None:
     """Below a twentieth of the lines there is no base, nor in few tensors; a part needs no date."""
     base, child = model("base", 1), model("child", 1 + days)
