@@ -53,6 +53,7 @@ from app.kinship.maps.coloring import MapColoring
 from app.kinship.maps.service import MapService
 from app.kinship.notifications import jobs as notifications
 from app.kinship.notifications.fan_out import EventFanOut
+from app.kinship.notifications.line_checks import LineChecks
 from app.kinship.notifications.neighbor_changes import NeighborChanges
 from app.kinship.reports import jobs as reports
 from app.kinship.reports.composition import add_reports
@@ -390,6 +391,8 @@ def _add_notifications(services: Container) -> None:
         services[SearchService],
         services[Comparer],
     )
-    services.add(
-        EventFanOut(services[Database], services[JobService], changes, services[LineageService])
-    )
+    database, outbox = services[Database], services[Outbox]
+    fingerprints, lineages = services[FingerprintService], services[FingerprintLineageService]
+    checks = LineChecks(database, fingerprints, lineages, outbox)
+    jobs, lineage = services[JobService], services[LineageService]
+    services.add(EventFanOut(database, jobs, changes, lineage, checks))

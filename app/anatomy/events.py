@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from app.anatomy.records import ModelAnatomy, Summary
+from app.fingerprints.events import lines_changed
 from app.fingerprints.records import FingerprintRecord
 from app.infra.db.database import Writer
 from app.tenancy.auth.records import Tenant
@@ -25,13 +26,21 @@ def anatomy_changed(
     found: ModelAnatomy,
     before: Summary | None,
     now: Summary,
+    *,
+    is_of_kin: bool,
 ) -> None:
     """Write that a model has another verdict or first parent, if a subscription asks for it.
 
     Further relatives are no news: a popular base gets some every day.
+
+    Args:
+        is_of_kin: whether another fingerprint has changed, and not its own: then its lineage may
+            say something else, too.
     """
     if _says(before) == _says(now):
         return
+    if is_of_kin:
+        lines_changed(outbox, session, tenant, [record], are_bases=False)
     parents = found.anatomy.parents
     copies = [each.model for each in parents if each.verdict == "copy"]
     payload: dict[str, Any] = {

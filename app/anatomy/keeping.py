@@ -215,7 +215,16 @@ class AnatomyKeeper:
         if due.is_changed:
             self._spread(session, tenant, record, found, kept)
         if len(ids) == len(found.records):  # else it is due again, and announced then
-            anatomy_changed(self._outbox, session, tenant, present[record.id], found, old, new)
+            anatomy_changed(
+                self._outbox,
+                session,
+                tenant,
+                present[record.id],
+                found,
+                old,
+                new,
+                is_of_kin=not due.is_changed,
+            )
 
     def _spread(
         self,

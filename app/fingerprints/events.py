@@ -9,9 +9,9 @@ from urllib.parse import quote
 from app.fingerprints.records import FingerprintRecord
 from app.infra.db.database import Writer
 from app.tenancy.auth.records import Tenant
-from app.webhooks.outbox import FINGERPRINT_REMOVED, FINGERPRINT_STORED, Outbox
+from app.webhooks.outbox import FINGERPRINT_REMOVED, FINGERPRINT_STORED, LINES_CHANGED, Outbox
 
-__all__ = ["fingerprint_removed", "fingerprints_stored"]
+__all__ = ["fingerprint_removed", "fingerprints_stored", "lines_changed"]
 
 
 def fingerprints_stored(
@@ -21,6 +21,24 @@ def fingerprints_stored(
     told = [(record.name, _payload(record)) for record in records]
     if told:
         outbox.add_of_tenant(session, tenant, FINGERPRINT_STORED, told)
+
+
+def lines_changed(
+    outbox: Outbox,
+    session: Writer,
+    tenant: Tenant,
+    records: Sequence[FingerprintRecord],
+    *,
+    are_bases: bool = True,
+) -> None:
+    """Write that lineages may say something else than before.
+
+    Args:
+        are_bases: whether those of the models that declare these may, too.
+    """
+    told = [(record.name, {"model": record.name, "is_base": are_bases}) for record in records]
+    if told:
+        outbox.add_of_tenant(session, tenant, LINES_CHANGED, told)
 
 
 def fingerprint_removed(

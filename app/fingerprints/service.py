@@ -138,6 +138,12 @@ class FingerprintService:
         """The state of a tenant's fingerprints as the transaction sees them."""
         return feeds.read_feed(session, tenant_id)
 
+    def names_declaring(
+        self, session: Reader, tenant: Tenant, base: str, *, limit: int
+    ) -> list[str]:
+        """The names of the fingerprints that declare a base, maybe beside others."""
+        return fingerprints.names_declaring(session, tenant.id, base, limit=limit)
+
     def payload(self, session: Reader, record: FingerprintRecord) -> bytes:
         """The payload of a fingerprint as it was stored.
 
@@ -294,6 +300,7 @@ class FingerprintService:
         written = list(self._write(session, tenant, new, changes))
         results.update((stored.record.name, stored) for stored in written)
         self._tell(session, tenant, [stored.record for stored in written if stored.changed])
+        events.lines_changed(self._outbox, session, tenant, [each.record for each in written])
         return [results[put.name] for put in puts]
 
     def _tell(self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]) -> None:

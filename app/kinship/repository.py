@@ -10,7 +10,13 @@ from typing import Any, TypeVar
 from sqlalchemy import Text, cast, func, select
 
 from app.infra.db.database import Reader
-from app.infra.db.tables.catalog import ModelRow, SignatureRow, TagRow, TensorCountsRow
+from app.infra.db.tables.catalog import (
+    ModelRow,
+    SignatureRow,
+    SpaceRow,
+    TagRow,
+    TensorCountsRow,
+)
 from app.models.catalog.records import ShownKind
 from app.models.catalog.repositories import bases as declared
 from app.models.catalog.repositories.model_filters import tag_conditions
@@ -21,6 +27,7 @@ __all__ = [
     "Node",
     "count_nodes",
     "declared_bases",
+    "ids_across_spaces",
     "ids_declaring",
     "labelled_models_by_id",
     "nodes",
@@ -117,6 +124,27 @@ def tags_by_name(session: Reader, space: SpaceRecord, names: Iterable[str]) -> d
 def ids_declaring(session: Reader, space: SpaceRecord, bases: Sequence[str]) -> list[int]:
     """The ids of the models that declare one of ``bases``, maybe beside others."""
     return declared.ids_declaring(session, space.id, bases)
+
+
+def ids_across_spaces(
+    session: Reader, tenant_id: int, name: str, *, are_bases: bool, limit: int
+) -> dict[int, list[int]]:
+    """The ids of the tenant's models of a name that declare a base, by the ids of their spaces.
+
+    Args:
+        are_bases: whether models that declare the name are among them, too.
+        limit: the most models.
+    """
+    own = select(SpaceRow.id).where(SpaceRow.tenant_id == tenant_id)
+    declares = ModelRow.base_model.is_not(None) | ModelRow.base_models.is_not(None)
+    wanted = (ModelRow.name == name) & declares
+    if are_bases:
+        wanted |= declared.declares_any([name])
+    query = select(ModelRow.space_id, ModelRow.id).where(ModelRow.space_id.in_(own), wanted)
+    found: dict[int, list[int]] = {}
+    for space_id, model_id in session.execute(query.order_by(ModelRow.id).limit(limit)):
+        found.setdefault(space_id, []).append(model_id)
+    return found
 
 
 def count_nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> int:

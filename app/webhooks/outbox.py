@@ -28,6 +28,7 @@ __all__ = [
     "JOB_KIND",
     "LEARNGENE_PUBLISHED",
     "LINEAGE_MISMATCH",
+    "LINES_CHANGED",
     "MERGE_COMPLETED",
     "MERGE_FAILED",
     "MERGE_JOINING",
@@ -61,6 +62,8 @@ DECLARED: Final = "base.declared"
 
 It is not delivered, but the lineage of the model is checked.
 """
+LINES_CHANGED: Final = "lines.changed"
+"""A fingerprint, its statements or its kin are new. As ``base.declared``, it is not delivered."""
 JOB_KIND: Final = "events"
 """The kind of the fan-out jobs."""
 NO_SPACE: Final = ""
@@ -78,6 +81,7 @@ _SUBSCRIBED_TYPES: Final = {
     LEARNGENE_PUBLISHED: (LEARNGENE_PUBLISHED,),
     MODEL_DUPLICATE: (MODEL_DUPLICATE,),
     ANATOMY_CHANGED: (ANATOMY_CHANGED,),
+    LINES_CHANGED: (LINEAGE_MISMATCH,),
     FINGERPRINT_STORED: (FINGERPRINT_STORED,),
     FINGERPRINT_REMOVED: (FINGERPRINT_REMOVED,),
     REPORT_READY: (REPORT_READY,),
@@ -141,11 +145,18 @@ class Outbox:
     ) -> None:
         """Write events of no space, if a subscription to all spaces asks for them.
 
+        What lines say may also be news of a model of a space, so any subscription may ask for that.
+
         Args:
             events: pairs of the name of a model, or None for the tenant itself, and a payload.
         """
         wanted = _SUBSCRIBED_TYPES[event_type]
-        if subscriptions.find_interested_tenant(session, tenant.id, NO_SPACE, wanted) is None:
+        if event_type == LINES_CHANGED:
+            is_wanted = subscriptions.any_interested(session, tenant, wanted)
+        else:
+            found = subscriptions.find_interested_tenant(session, tenant.id, NO_SPACE, wanted)
+            is_wanted = found is not None
+        if not is_wanted:
             return
         written = [
             _event_of(tenant.id, event_type, payload, model=name) for name, payload in events

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
-from sqlalchemy import Select, Update, bindparam, delete, insert, select, update
+from sqlalchemy import Select, Text, Update, bindparam, delete, insert, select, update
+from sqlalchemy import cast as cast_
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.fingerprints.records import (
@@ -36,6 +38,7 @@ __all__ = [
     "find_many",
     "insert_fingerprints",
     "list_fingerprints",
+    "names_declaring",
     "missing_fingerprint",
     "payloads",
     "update_fingerprints",
@@ -65,6 +68,20 @@ def by_ids(session: Reader, tenant_id: int, ids: Iterable[int]) -> dict[int, Fin
         rows = map(_record, session.rows(_numbered(), tenant=tenant_id, ids=some))
         found.update((record.id, record) for record in rows)
     return found
+
+
+def names_declaring(session: Reader, tenant_id: int, base: str, *, limit: int) -> list[str]:
+    """The names of the fingerprints that declare a base, maybe beside others; the oldest first.
+
+    The list is searched as text, as every database can: see ``catalog.repositories.bases``.
+    """
+    listed = cast_(FingerprintRow.base_models, Text)
+    query = select(FingerprintRow.name).where(
+        FingerprintRow.tenant_id == tenant_id,
+        FingerprintRow.base_models.is_not(None),
+        listed.contains(json.dumps(base), autoescape=True),
+    )
+    return list(session.scalars(query.order_by(FingerprintRow.id).limit(limit)))
 
 
 def missing_fingerprint(session: Reader, tenant_id: int, name: str) -> FingerprintNotFound:

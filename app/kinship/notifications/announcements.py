@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from app.infra.db.database import Database, Writer
 from app.jobs.service import JobService
 from app.webhooks.delivery import new_delivery, schedule_sending
-from app.webhooks.outbox import LINEAGE_MISMATCH, NEIGHBORS_CHANGED
+from app.webhooks.outbox import LINEAGE_MISMATCH, LINES_CHANGED, NEIGHBORS_CHANGED
 from app.webhooks.repositories import deliveries as delivery_repository
 from app.webhooks.repositories import events as event_repository
 from app.webhooks.repositories import subscriptions
@@ -75,7 +75,9 @@ class Announcements:
                 )
             here = subscribed[event.space]
             deliveries += [delivery_of(notice, event) for notice in own_notices(event, here)]
-            if event.model_id is None or not any(_DERIVED & {*s.events} for s in here):
+            if event.type != LINES_CHANGED and (
+                event.model_id is None or not any(_DERIVED & {*s.events} for s in here)
+            ):
                 event_repository.mark_fanned_out(session, event)
         if delivery_repository.insert_deliveries(session, deliveries):
             schedule_sending(session, self._jobs)

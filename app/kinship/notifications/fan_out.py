@@ -31,6 +31,7 @@ from app.kinship.notifications.announcements import (
     watches,
 )
 from app.kinship.notifications.base_changes import BaseChanges
+from app.kinship.notifications.line_checks import LineChecks
 from app.kinship.notifications.neighbor_changes import Change, ChangeSet, NeighborChanges
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
@@ -42,6 +43,7 @@ from app.webhooks.delivery import schedule_sending
 from app.webhooks.outbox import (
     JOB_KIND,
     LINEAGE_MISMATCH,
+    LINES_CHANGED,
     NEIGHBORS_CHANGED,
     NO_SPACE_ID,
     SUPPORT_STORED,
@@ -94,6 +96,7 @@ class EventFanOut:
         jobs: the queue, for further fan-out jobs.
         neighbor_changes: compares the neighbours of a model with those of an earlier revision.
         lineage: compares declared bases with measured similarities.
+        line_checks: compares those of fingerprints with lines in common.
     """
 
     def __init__(
@@ -102,11 +105,13 @@ class EventFanOut:
         jobs: JobService,
         neighbor_changes: NeighborChanges,
         lineage: LineageService,
+        line_checks: LineChecks,
     ) -> None:
         self._database = database
         self._jobs = jobs
         self._neighbor_changes = neighbor_changes
         self._lineage = lineage
+        self._line_checks = line_checks
         self._announcements = Announcements(database, jobs)
         self._base_changes = BaseChanges(Outbox(jobs))
 
@@ -190,9 +195,13 @@ class EventFanOut:
                 model = models.models_by_id(session, [event.model_id]).get(event.model_id)
         notices = [] if self._announcements.includes(event.id) else own_notices(event, here)
         compared, retry = None, None
-        if model is not None:
+        is_of_lines = event.type == LINES_CHANGED
+        if model is not None or is_of_lines:
             try:
-                compared, derived = self._derive(event, model, here)
+                if model is not None:
+                    compared, derived = self._derive(event, model, here)
+                else:
+                    derived = self._line_checks.notices(event, here)
                 notices += derived
             except Exception as error:
                 retry = _retry_after(event, error)
@@ -212,6 +221,8 @@ class EventFanOut:
                 self._cover(session, event, compared.model.revision, here)
             if model is not None and any(LINEAGE_MISMATCH in s.events for s in here):
                 self._base_changes.write(session, event, model)
+            if is_of_lines:
+                self._line_checks.write(session, event)
             event_repository.mark_fanned_out(session, event)
 
     def _cover(
@@ -291,7 +302,9 @@ class EventFanOut:
             "version": model.version,
             "declared_base": found.declared_base,
             "declared_bases": [each.base_model for each in found.declared_bases],
+            "reason": found.reason,
             "similarity": None if found.base is None else found.base.similarity,
+            "share_of_lines": None if found.lines is None else found.lines.share_of_lines,
             "likely_base": found.likely_base,
             "summary": found.summary,
             "url": f"/v1/spaces/{space.name}/lineage?model={quote(found.model, safe='/')}",

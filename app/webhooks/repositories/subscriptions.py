@@ -21,6 +21,7 @@ from modelkin.types.paging import Page
 
 __all__ = [
     "Subscription",
+    "any_interested",
     "change",
     "change_by_id",
     "count_subscriptions",
@@ -148,6 +149,12 @@ def find_interested_tenant(
     return None
 
 
+def any_interested(session: Reader, tenant: Tenant, types: Collection[str]) -> bool:
+    """Whether a tenant has a subscription to any of these types, whatever its space."""
+    rows = session.rows(_events_query(), tenant=tenant.id)
+    return any(not set(types).isdisjoint(row.events) for row in rows)
+
+
 def count_subscriptions(session: Reader, tenant: Tenant) -> int:
     """Return the number of subscriptions of the tenant."""
     query = select(func.count()).where(SubscriptionRow.tenant_id == tenant.id)
@@ -196,6 +203,13 @@ def _concerns() -> ColumnElement[bool]:
         & SubscriptionRow.enabled
         & or_(SubscriptionRow.space.is_(None), SubscriptionRow.space == bindparam("space"))
     )
+
+
+@cache
+def _events_query() -> Select[list[str]]:
+    """The query for the types of a tenant's subscriptions, built once likewise."""
+    own = SubscriptionRow.tenant_id == bindparam("tenant")
+    return select(SubscriptionRow.events).where(own, SubscriptionRow.enabled)
 
 
 @cache

@@ -80,18 +80,20 @@ class Fingerprints:
         return found
 
 
+def removed(made: Fingerprints) -> Iterator[Fingerprints]:
+    """Yield them, and remove all that a test has left."""
+    yield made
+    with made.app.database.reading() as session:
+        service = made.app.services[FingerprintService]
+        names = [each.name for each in service.list(session, made.app.tenant, limit=100).items]
+    for name in names:
+        made.delete(name)
+
+
 @pytest.fixture
 def stored(app: AppHarness) -> Iterator[Fingerprints]:
     """No fingerprint yet."""
-    made = Fingerprints(app)
-    yield made
-    with app.database.reading() as session:
-        names = [
-            each.name
-            for each in app.services[FingerprintService].list(session, app.tenant, limit=100).items
-        ]
-    for name in names:
-        made.delete(name)
+    yield from removed(Fingerprints(app))
 
 
 def words(found: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
