@@ -291,6 +291,7 @@ class AssignmentOut(ResponseModel):
         description="that of the nearest vote of the cluster, or of all where it is in none; null "
         "where the vote has none"
     )
+    no_p: str | None = Field(description="why there is no P, in words; null where there is one")
     margin: float = Field(
         description="how much nearer the cluster is than the next, 0 to 1: by squared distances to "
         "centroids for data subspaces, else its share less that of the next"
@@ -328,6 +329,7 @@ class AssignmentOut(ResponseModel):
             constant_tensors=list(placed.constant_tensors),
             covered=placed.covered,
             log10_p=placed.log10_p,
+            no_p=placed.no_p,
             learngene=None
             if learngene is None
             else LearngeneSummary.summary(space, learngene, stale=stale),
