@@ -19,9 +19,8 @@ from cachetools import LRUCache
 
 from app.fingerprints.finding.feed import TenantFeed
 from app.fingerprints.finding.listing import Listing, Query, listed
-from app.fingerprints.finding.records import Feed, Found
+from app.fingerprints.finding.records import Damaged, Feed, Found
 from app.fingerprints.finding.rounds import MOST_HOLDERS, candidates
-from app.fingerprints.finding.segment_file import Damaged
 from app.fingerprints.finding.segment_store import SegmentStore
 from app.fingerprints.finding.shared_index import SharedIndex
 from app.fingerprints.finding.tenant_index import RETRY_DELAY_S, TAIL_ENTRIES, TenantIndex

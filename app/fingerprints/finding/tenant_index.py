@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.fingerprints.finding.merging import first_to_merge, merge, merged
-from app.fingerprints.finding.records import Feed
-from app.fingerprints.finding.segment_file import Damaged
+from app.fingerprints.finding.records import Damaged, Feed
 from app.fingerprints.finding.segment_store import NOTHING_STORED, SegmentStore, Stored
 from app.fingerprints.finding.segments import Segment, segment_of
 from app.fingerprints.finding.snapshot import Snapshot, retired
