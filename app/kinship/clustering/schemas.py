@@ -312,28 +312,12 @@ class AssignmentOut(ResponseModel):
         *,
         stale: bool,
     ) -> AssignmentOut:
-        return cls(
-            clustering=placed.clustering,
-            cluster=placed.cluster,
-            exemplar=placed.exemplar,
-            share=placed.share,
-            similarity=placed.similarity,
-            mean_similarity=placed.mean_similarity,
-            within=placed.within,
-            nearest_members=list(placed.nearest_members),
-            reason=placed.reason,
-            note=placed.note,
-            votes=[VoteOut.model_validate(vote) for vote in placed.votes],
-            margin=placed.margin or 0.0,
-            compare=placed.compare,
-            constant_tensors=list(placed.constant_tensors),
-            covered=placed.covered,
-            log10_p=placed.log10_p,
-            no_p=placed.no_p,
-            learngene=None
-            if learngene is None
-            else LearngeneSummary.summary(space, learngene, stale=stale),
+        found = {name: getattr(placed, name) for name in cls.model_fields if name != "learngene"}
+        of_cluster = (
+            None if learngene is None else LearngeneSummary.summary(space, learngene, stale=stale)
         )
+        margin = placed.margin or 0.0
+        return cls.model_validate({**found, "margin": margin, "learngene": of_cluster})
 
 
 class ClusteringPolicyIn(RequestModel):
