@@ -43,6 +43,10 @@ CHECK_INTERVAL: Final = timedelta(seconds=30)
 """The interval in which the workers check for anatomies whose job was lost."""
 _SHARDS: Final = 8
 """The jobs that a tenant's anatomies are divided among, by their ids: so many work side by side."""
+_DELAY: Final = timedelta(seconds=1)
+"""The time from a put to its job. Puts in the first half of it enqueue no other, since that takes
+longer than to store a fingerprint."""
+_MOST_WAITING: Final = 10_000
 _TIME_SLICE_S: Final = 3.0
 """Seconds after which the job is queued again, so that other jobs get its place."""
 _BATCH_SIZE: Final = 16
@@ -74,6 +78,9 @@ class AnatomyKeeper:
         anatomies: makes an anatomy.
         jobs: the queue of the jobs that make them.
         outbox: gets an event where an anatomy says something else than before.
+
+    Attributes:
+        delay: the time from a put to its job.
     """
 
     def __init__(
@@ -89,6 +96,8 @@ class AnatomyKeeper:
         self._anatomies = anatomies
         self._jobs = jobs
         self._outbox = outbox
+        self.delay = _DELAY
+        self._waiting = dict[tuple[int, int], float]()
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -103,17 +112,33 @@ class AnatomyKeeper:
 
     def removed(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
         """Have the anatomies of a fingerprint's kin made again, before this change removes it."""
-        if repository.mark_kin_due(session, tenant.id, record.id, datetime.now(UTC)):
-            self._enqueue(session, tenant, range(_SHARDS))
+        self._forget(session, tenant, record)
 
     def any_overdue(self, session: Reader) -> bool:
         """Whether an anatomy is due for so long that its job must have been lost."""
         return repository.any_due(session, datetime.now(UTC) - _OVERDUE_AFTER)
 
     def _enqueue(self, session: Writer, tenant: Tenant, shards: Iterable[int]) -> None:
-        for shard in shards:
-            parameters = {"shard": shard}
-            self._jobs.enqueue(session, tenant, JOB_KIND, parameters, dedup_key=f"shard {shard}")
+        """Enqueue jobs, unless this process has done so and they have not begun yet."""
+        now, clock = datetime.now(UTC), time.monotonic()
+        wanted = [shard for shard in shards if self._waiting.get((tenant.id, shard), 0.0) < clock]
+        for shard in wanted:
+            self._jobs.enqueue(
+                session,
+                tenant,
+                JOB_KIND,
+                {"shard": shard},
+                dedup_key=f"shard {shard}",
+                not_before=now + self.delay,
+            )
+        until = clock + self.delay.total_seconds() / 2
+
+        def note() -> None:
+            if len(self._waiting) > _MOST_WAITING:
+                self._waiting.clear()
+            self._waiting.update({(tenant.id, shard): until for shard in wanted})
+
+        session.after_commit(note)
 
     # --- jobs ---------------------------------------------------------------------------------
 
@@ -204,8 +229,7 @@ class AnatomyKeeper:
         if record.id not in same:
             return  # it has changed, and is due again
         if due.is_changed:
-            repository.mark_kin_due(session, tenant.id, record.id, datetime.now(UTC))
-            repository.delete_kin(session, record.id)
+            self._forget(session, tenant, record)
         kept = [each for each in kin if {each.fingerprint_id, each.other_id} <= same]
         repository.put_kin(session, tenant.id, kept)
         ids = {other.name: other.id for other in found.records.values() if other.id in same}
@@ -225,6 +249,12 @@ class AnatomyKeeper:
                 new,
                 is_of_kin=not due.is_changed,
             )
+
+    def _forget(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
+        """Forget the kin of a fingerprint that has changed, or goes: theirs are made again."""
+        if repository.mark_kin_due(session, tenant.id, record.id, datetime.now(UTC)):
+            self._enqueue(session, tenant, range(_SHARDS))
+        repository.delete_kin(session, record.id)
 
     def _spread(
         self,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Final, cast
 
-from sqlalchemy import CursorResult, Insert, delete, func, or_, select, update
+from sqlalchemy import CursorResult, Insert, bindparam, delete, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.anatomy.records import Kin, Summary
@@ -36,20 +37,8 @@ __all__ = [
     "shards_due",
 ]
 
-_PER_STATEMENT: Final = 50
-"""Rows of one statement: below every backend's limit of bound parameters."""
-_EMPTY: Final[Mapping[str, Any]] = {
-    "failures": 0,
-    "version": 0,
-    "relations": [],
-    "parents": [],
-    "first_share": 0.0,
-    "covered": 0.0,
-    "compared": 0,
-    "common": 0,
-    "truncated": False,
-}
-"""An anatomy before the first."""
+_PER_STATEMENT: Final = 500
+"""Values of one statement: below every backend's limit of bound parameters."""
 _UNSYNCHRONIZED: Final = {"synchronize_session": False}
 
 
@@ -82,9 +71,23 @@ def mark_due(
     hint: int | None = None,
 ) -> None:
     """Have the anatomies of some fingerprints made; of changed ones, instead of those they have."""
-    row = {**_EMPTY, "tenant_id": tenant_id, "due_at": now, "is_changed": is_changed, "hint": hint}
-    kept = ("due_at", "failures", *(("is_changed",) if is_changed else ("hint",)))
-    _upsert(session, AnatomyRow, [{**row, "fingerprint_id": each} for each in sorted(ids)], kept)
+    kept = ("due_at", "failures", "is_changed") if is_changed else ("due_at", "failures", "hint")
+    _upsert(
+        session,
+        AnatomyRow,
+        [
+            {
+                "fingerprint_id": each,
+                "tenant_id": tenant_id,
+                "due_at": now,
+                "is_changed": is_changed,
+                "hint": hint,
+                "failures": 0,
+            }
+            for each in sorted(ids)
+        ],
+        kept,
+    )
 
 
 def mark_kin_due(session: Writer, tenant_id: int, fingerprint_id: int, now: datetime) -> int:
@@ -223,7 +226,8 @@ def put_kin(session: Writer, tenant_id: int, kin: Iterable[Kin]) -> None:
     ordered = sorted(kin, key=lambda each: (each.fingerprint_id, each.other_id))
     rows = [{**asdict(each), "tenant_id": tenant_id} for each in ordered]
     keys = {"fingerprint_id", "other_id", "tenant_id"}
-    _upsert(session, KinRow, rows, [name for name in Kin.__slots__ if name not in keys])
+    kept = tuple(name for name in Kin.__slots__ if name not in keys)
+    _upsert(session, KinRow, rows, kept)
 
 
 def delete_kin(session: Writer, fingerprint_id: int) -> None:
@@ -266,24 +270,34 @@ def _late(before: datetime) -> Any:
 
 
 def _upsert(
-    session: Writer, rows: type[Base], values: Sequence[Mapping[str, Any]], kept: Iterable[str]
+    session: Writer,
+    rows: type[Base],
+    values: Sequence[Mapping[str, Any]],
+    kept: tuple[str, ...],
 ) -> None:
     """Insert rows; of those that exist set the columns in ``kept``."""
-    table, names = table_of(rows), tuple(kept)
-    is_postgres = session.get_bind().dialect.name == "postgresql"
-    for begin in range(0, len(values), _PER_STATEMENT):
-        insert: Any = (postgresql if is_postgres else sqlite).insert(table)
-        made = insert.values(list(values[begin : begin + _PER_STATEMENT]))
-        statement: Insert = made.on_conflict_do_update(
-            index_elements=[column.name for column in table.primary_key],
-            set_={name: made.excluded[name] for name in names},
-        )
-        session.execute(statement)
+    if values:
+        statement = _upserting(rows, session.get_bind().dialect.name, tuple(values[0]), kept)
+        session.connection().execute(statement, list(values))
+
+
+@cache  # to build a statement takes longer than to carry it out
+def _upserting(
+    rows: type[Base], dialect: str, columns: tuple[str, ...], kept: tuple[str, ...]
+) -> Insert:
+    table = table_of(rows)
+    insert: Any = (postgresql if dialect == "postgresql" else sqlite).insert(table)
+    made = insert.values({name: bindparam(name) for name in columns})
+    statement: Insert = made.on_conflict_do_update(
+        index_elements=[column.name for column in table.primary_key],
+        set_={name: made.excluded[name] for name in kept},
+    )
+    return statement
 
 
 def _batches(ids: Iterable[int]) -> Iterable[list[int]]:
     wanted = sorted(set(ids))
-    return (wanted[at : at + 500] for at in range(0, len(wanted), 500))
+    return (wanted[at : at + _PER_STATEMENT] for at in range(0, len(wanted), _PER_STATEMENT))
 
 
 def _summary(row: AnatomyRow) -> Summary:

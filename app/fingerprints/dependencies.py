@@ -22,6 +22,7 @@ from modelkin import wire
 from modelkin._validation import check_base_models
 from modelkin.core.codecs import fingerprint as codec
 from modelkin.core.codecs.checks import Payload
+from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.kinship.lineage import BaseRelation
 from modelkin.errors import (
     InvalidFingerprint,
@@ -83,6 +84,15 @@ class FingerprintBody:
         """
         self._hold.take(decoded_bytes(self._data))
         return service.prepare(bytes(self._data))
+
+    def decode(self, service: FingerprintService) -> Fingerprint:
+        """Decode the fingerprint, which is not to be stored, once there is memory for it.
+
+        Raises:
+            InvalidFingerprint: it states what is wrong with it.
+        """
+        self._hold.take(decoded_bytes(self._data))
+        return service.decode(self._data)
 
 
 async def _read(request: Request) -> AsyncIterator[FingerprintBody]:

@@ -5,7 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, Float, ForeignKey, Index, Integer, String, Text
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Text,
+    false,
+)
 from sqlalchemy.orm import Mapped, mapped_column
 
 from app.infra.db.tables.base import Base, Moment, where
@@ -31,16 +42,16 @@ class AnatomyRow(Base):
     due_at: Mapped[datetime | None] = mapped_column(Moment)
     is_changed: Mapped[bool] = mapped_column(Boolean)
     hint: Mapped[int | None] = mapped_column(BigInteger)
-    failures: Mapped[int] = mapped_column(Integer)
-    version: Mapped[int] = mapped_column(BigInteger)
+    failures: Mapped[int] = mapped_column(Integer, server_default="0")
+    version: Mapped[int] = mapped_column(BigInteger, server_default="0")
     verdict: Mapped[str | None] = mapped_column(String(16))
-    relations: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
-    parents: Mapped[list[int]] = mapped_column(JSON)
-    first_share: Mapped[float] = mapped_column(Float)
-    covered: Mapped[float] = mapped_column(Float)
-    compared: Mapped[int] = mapped_column(BigInteger)
-    common: Mapped[int] = mapped_column(Integer)
-    truncated: Mapped[bool] = mapped_column(Boolean)
+    relations: Mapped[list[dict[str, Any]]] = mapped_column(JSON, server_default="[]")
+    parents: Mapped[list[int]] = mapped_column(JSON, server_default="[]")
+    first_share: Mapped[float] = mapped_column(Float, server_default="0")
+    covered: Mapped[float] = mapped_column(Float, server_default="0")
+    compared: Mapped[int] = mapped_column(BigInteger, server_default="0")
+    common: Mapped[int] = mapped_column(Integer, server_default="0")
+    truncated: Mapped[bool] = mapped_column(Boolean, server_default=false())
     made_at: Mapped[datetime | None] = mapped_column(Moment)
 
 
