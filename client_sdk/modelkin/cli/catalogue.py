@@ -78,7 +78,7 @@ COMMANDS: Final = (
             ),
             Command(
                 "anatomy",
-                "which of some models each tensor of a checkpoint comes from",
+                "which models each tensor of a checkpoint comes from",
                 "anatomy:anatomy",
             ),
             Command(
@@ -131,6 +131,11 @@ COMMANDS: Final = (
             ),
             Command("matrix", "the similarities of all pairs of some models", "queries:matrix"),
             Command("graph", "the nearest pairs of models in a space", "graphs:graph"),
+            Command(
+                "relatives",
+                "the models that share lines with one, whatever their layouts",
+                "relatives:relatives",
+            ),
             Command(
                 "duplicates",
                 "models with the very same weights, in a space or in all",

@@ -5,6 +5,8 @@ Tables and matrices have ``to_pandas()`` or ``to_numpy()``. Supports, signatures
 a service.
 """
 
+from modelkin.types.anatomies.anatomy import KnownModel, ModelAnatomy, TensorPairs
+from modelkin.types.anatomies.relatives import Relative, Relatives
 from modelkin.types.clusterings import (
     Assignment,
     Cluster,
@@ -106,6 +108,7 @@ from modelkin.types.vocabulary import (
     DeliveryState,
     DonorMethod,
     DonorWeights,
+    EdgeReason,
     Estimate,
     EventType,
     HubEventOutcome,
@@ -117,6 +120,7 @@ from modelkin.types.vocabulary import (
     KeyScope,
     KeyState,
     LineageVerdict,
+    LineVerdict,
     Linkage,
     Measure,
     MergeState,
@@ -132,6 +136,7 @@ from modelkin.types.vocabulary import (
     SimilaritySource,
     SpaceKind,
     StartableJobKind,
+    StatedBy,
     SupportSizePolicyName,
     UsedSearchMethod,
     Weighting,
@@ -139,6 +144,14 @@ from modelkin.types.vocabulary import (
 from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
 __all__ = [
+    "StatedBy",
+    "LineVerdict",
+    "EdgeReason",
+    "Relatives",
+    "Relative",
+    "TensorPairs",
+    "ModelAnatomy",
+    "KnownModel",
     "DuplicateModel",
     "DuplicateWeights",
     "FREE",

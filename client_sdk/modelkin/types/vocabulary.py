@@ -17,6 +17,7 @@ __all__ = [
     "DonorMethod",
     "DonorWeights",
     "Estimate",
+    "EdgeReason",
     "EventType",
     "HubEventOutcome",
     "HubImportance",
@@ -46,6 +47,7 @@ __all__ = [
     "SimilaritySource",
     "SpaceKind",
     "StartableJobKind",
+    "StatedBy",
     "SupportSizePolicyName",
     "UsedSearchMethod",
     "Weighting",
@@ -55,6 +57,7 @@ KnownHubKind: TypeAlias = Literal["huggingface", "mlflow"]
 """The kinds of hub that this version knows, for the command line, which needs them at run time."""
 
 if TYPE_CHECKING:
+    from modelkin.core.fingerprints.relations.edges import EdgeReason
     from modelkin.core.fingerprints.sources import Verdict as LineVerdict
     from modelkin.core.importance import ImportanceKind
     from modelkin.core.kinship.line_relations import LineageRelation
@@ -130,6 +133,7 @@ if TYPE_CHECKING:
     SimilarityChoice: TypeAlias = Literal["auto", "exact", "signature"]
     SimilaritySource: TypeAlias = Literal["exact", "signature", "mixed"]
     SpaceKind: TypeAlias = Literal["supports", "subspaces"]
+    StatedBy: TypeAlias = Literal["hub", "client"]
     StartableJobKind: TypeAlias = Literal["rebuild_buckets", "stop_list"]
     SupportSizePolicyName: TypeAlias = Literal["free", "fixed", "agreed"]
     UsedSearchMethod: TypeAlias = Literal["exact", "scan", "lsh"]
@@ -144,5 +148,6 @@ else:
     LineFinding = LineVerdict = LineageRelation = str
     Measure = ModelKind = NeighborMeasure = OnDelete = Relation = ReportForm = str
     SearchMethod = str
+    EdgeReason = StatedBy = str
     SignatureScheme = SimilaritySource = StartableJobKind = str
     Compare = SpaceKind = SupportSizePolicyName = UsedSearchMethod = Weighting = str

@@ -209,7 +209,17 @@ MISTAKES = {
     "no file": ("anatomy none --with base.safetensors", 1, "none: No such file or directory"),
     "no model's file": ("anatomy base.mkfp --with a=none", 1, "none: No such file or"),
     "no checkpoint": ("anatomy junk --with base.safetensors", 1, "junk: it is text that begins"),
-    "nothing to compare": ("anatomy base.safetensors", 1, "models by --with, well-known bases"),
+    "neither here nor there": (
+        "anatomy gone.safetensors",
+        1,
+        "there is no file 'gone.safetensors'",
+    ),
+    "a name at a scale": ("relatives org/m --scale 8", 1, "a stored fingerprint has its own"),
+    "inner products of none": (
+        "anatomy base.safetensors --inner-products",
+        1,
+        "--inner-products compares checkpoints: give them by --with",
+    ),
     "one name twice": (
         "anatomy child.safetensors --with base.safetensors x/base.safetensors",
         1,

@@ -1,4 +1,7 @@
-"""The command ``anatomy``: which of some models each tensor of a checkpoint comes from."""
+"""The command ``anatomy``: which models each tensor of a checkpoint comes from.
+
+The models are files, or all that a service stores; then the checkpoint may be stored there, too.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,18 @@ from modelkin.checkpoints import Checkpoint
 from modelkin.checkpoints.anatomies import fingerprint_of, is_fingerprint, name_of
 from modelkin.checkpoints.inner_products import points_of
 from modelkin.cli.commands.fingerprints import add_scale, made_of
-from modelkin.cli.options import WEIGHTS
+from modelkin.cli.commands.relatives import (
+    stated_note,
+    stored_or_read,
+    told_where,
+    truncated_note,
+)
+from modelkin.cli.options import WEIGHTS, add_service
 from modelkin.cli.output import Answer, quantity, table
 from modelkin.cli.pictures import Picture
 from modelkin.cli.style import FAINT, GOOD, HEAD, Styled, paint
 from modelkin.cli.texts import part_text
+from modelkin.client import Client
 from modelkin.core.catalogues.catalogue import Catalogue
 from modelkin.core.fingerprints.anatomy import Anatomy, Parent, anatomy_of
 from modelkin.core.fingerprints.chance import power_of_ten
@@ -25,6 +35,7 @@ from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.inner_products import InnerProducts, inner_products
 from modelkin.core.fingerprints.rows import COLUMNS, Row
 from modelkin.errors import InvalidParameter
+from modelkin.types.anatomies.anatomy import ModelAnatomy
 
 __all__ = ["anatomy", "anatomy_options"]
 
@@ -35,7 +46,12 @@ _FILE: Final = f"a fingerprint that `modelkin fingerprint` wrote, or {WEIGHTS}"
 
 def anatomy_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``anatomy``."""
-    parser.add_argument("file", metavar="FILE", help=f"the checkpoint: {_FILE}; - for a pipe")
+    parser.add_argument(
+        "file",
+        metavar="FILE|MODEL",
+        help=f"the checkpoint: {_FILE}; - for a pipe. Or the name of a model whose fingerprint the "
+        "service has",
+    )
     parser.add_argument(
         "--with",
         dest="models",
@@ -43,7 +59,8 @@ def anatomy_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="[NAME=]FILE",
-        help="a model that it may come from, likewise; repeats. Its name is that of the file",
+        help="a model that it may come from; repeats. Its name is that of the file. Without one, "
+        "the service compares its stored models",
     )
     parser.add_argument(
         "--catalogue",
@@ -63,15 +80,14 @@ def anatomy_options(parser: argparse.ArgumentParser) -> None:
         "rotated one: evidence, and no verdict. It takes checkpoints, and reads them again",
     )
     parser.set_defaults(inputs=("file",))
+    add_service(parser, space=None)
 
 
 def anatomy(arguments: argparse.Namespace) -> Answer:
     """``modelkin anatomy``: where the tensors of a checkpoint come from."""
+    if not arguments.models and arguments.catalogue is None:
+        return _of_service(arguments)
     models = _named(arguments.models)
-    if not models and arguments.catalogue is None:
-        raise InvalidParameter(
-            "say what it may come from: models by --with, well-known bases by --catalogue"
-        )
     if arguments.inner_products:
         _check_checkpoints([arguments.file, *models.values()])
     picture = None if arguments.plot is None else Picture.at(arguments.plot)
@@ -99,7 +115,8 @@ def anatomy(arguments: argparse.Namespace) -> Answer:
             f"at scale {found.scale:,} only {quantity(compared, 'line')} can be compared: give "
             f"checkpoints with --scale 1, or fingerprints that were made with it"
         )
-    text = _text(found, compared, list(models), bases)
+    scale = f"{quantity(compared, 'line')} of the checkpoint, at scale {found.scale:,}"
+    text = _text(found, scale, list(models), bases)
     if arguments.inner_products:
         own = points_of(arguments.file)
         evidence = {name: inner_products(own, points_of(path)) for name, path in models.items()}
@@ -123,6 +140,25 @@ def _candidates(
             f"name, as in --with {both[0]}-2={models[both[0]]}"
         )
     return found
+
+
+def _of_service(arguments: argparse.Namespace) -> Answer:
+    """Ask the service, which has read no file of its client."""
+    if arguments.inner_products:
+        raise InvalidParameter("--inner-products compares checkpoints: give them by --with")
+    picture = None if arguments.plot is None else Picture.at(arguments.plot)
+    with Client(arguments.url, arguments.api_key) as client:
+        subject, notes = stored_or_read(arguments.file, arguments.scale)
+        with told_where(client, arguments.file, subject):
+            found = client.anatomy(subject)
+    fields = {"file": None if isinstance(subject, str) else arguments.file, **found.to_json()}
+    if picture is not None:
+        picture.draw(found, found.model or name_of(arguments.file) or arguments.file)
+        fields["plot"] = arguments.plot
+    whom = quantity(found.compared, "stored model")
+    text = _text(found, f"with {whom}, at scale {found.scale:,}", [])
+    stated = [name for name, each in found.models.items() if each.stated_by == "client"]
+    return Answer(text, fields, (*notes, *stated_note(stated), *truncated_note(found.truncated)))
 
 
 def _coarser(asked: int | None, scale: int, given: Mapping[str, Fingerprint]) -> list[str]:
@@ -188,18 +224,19 @@ def _read(path: str, scale: int | None, notes: list[str], whose: str) -> Fingerp
 
 
 def _text(
-    found: Anatomy, compared: int, models: Sequence[str], bases: Catalogue | None = None
+    found: Anatomy, compared: str, models: Sequence[str], bases: Catalogue | None = None
 ) -> str:
     tensors = table([column.upper() for column in COLUMNS], [_cells(row) for row in found.rows])
     left_out = [f"not compared: {each.sentence}" for each in found.left_out]
     said = [paint(_sentence(sentence), HEAD) for sentence in found.sentences]
-    scale = f"compared: {quantity(compared, 'line')} of the checkpoint, at scale {found.scale:,}"
+    scale = f"compared: {compared}"
     unknown = sum(row.count for row in found.rows if row.model is None)
     if found.parents and unknown and found.scale > 1:
         scale += f"; {quantity(unknown, 'tensor')} unknown, for which --scale 1 compares all lines"
     if bases is not None:
         scale += f"\nlooked up: {quantity(len(bases), 'base')} of the catalogue, {bases.digest}"
-    shown = [_models(found, models, bases is not None), ""] if models or found.parents else []
+    is_chosen = bases is not None or isinstance(found, ModelAnatomy)
+    shown = [_models(found, models, is_chosen), ""] if models or found.parents else []
     return "\n".join([tensors, *left_out, scale, "", *shown, *said])
 
 

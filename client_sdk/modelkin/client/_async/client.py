@@ -8,6 +8,7 @@ from typing import Self
 
 import httpx
 
+from modelkin.client._async.anatomies import AsyncAnatomies
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.queries import AsyncQueries
 from modelkin.client._async.resources.clusterings import AsyncClusterings
@@ -39,7 +40,7 @@ from modelkin.client._transport.embedded import embedded_service
 __all__ = ["AsyncClient"]
 
 
-class AsyncClient(AsyncUploads, AsyncQueries):
+class AsyncClient(AsyncUploads, AsyncQueries, AsyncAnatomies):
     """A connection to one modelkin service, for the tasks of one event loop.
 
         async with modelkin.AsyncClient() as client:

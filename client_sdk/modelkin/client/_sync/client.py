@@ -11,6 +11,7 @@ import httpx
 
 from modelkin.client._protocol.uploads.patches import DEFAULT_CACHE_BYTES, SupportCache
 from modelkin.client._protocol.uploads.tensor_order import LayoutCache
+from modelkin.client._sync.anatomies import Anatomies
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.queries import Queries
 from modelkin.client._sync.resources.clusterings import Clusterings
@@ -40,7 +41,7 @@ from modelkin.client._transport.embedded import embedded_service
 __all__ = ["Client"]
 
 
-class Client(Uploads, Queries):
+class Client(Uploads, Queries, Anatomies):
     """A connection to one modelkin service, for the threads of one process.
 
         with modelkin.Client() as client:

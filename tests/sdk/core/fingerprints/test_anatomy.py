@@ -262,7 +262,7 @@ def test_where_nothing_is_found_the_answer_says_of_how_many_models(base: Tensors
     compared = [compare(child, "stranger", fingerprint(model(1)))]
     [relation] = anatomy_of(child, compared, asked=1200).relations
     assert relation.sentence == (
-        "none of 1,200 stored models is an ancestor, as far as lines show; absence proves nothing"
+        "none of 1,200 models is an ancestor, as far as lines show; absence proves nothing"
     )
     [relation] = anatomy_of(child, [], asked=0).relations
     assert relation.sentence == "no other model is stored"

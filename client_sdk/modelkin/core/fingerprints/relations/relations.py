@@ -83,7 +83,7 @@ def relations(
 def _nothing(models: int, is_chosen: bool) -> str:
     if not models:
         return _NONE_STORED if is_chosen else _NO_MODELS
-    given = f"none of {counted(models, 'stored model')}" if is_chosen else "no model given"
+    given = f"none of {counted(models, 'model')}" if is_chosen else "no model given"
     return f"{given} {_NOTHING}"
 
 

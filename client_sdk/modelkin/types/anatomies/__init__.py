@@ -1,0 +1,1 @@
+"""Answers about lines in common: anatomies, relatives, and pairs of tensors."""
