@@ -10,6 +10,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.telemetry import TelemetryConfig
 from starlette.routing import BaseRoute
 
+from app.anatomy import endpoints as anatomies
 from app.container import Container
 from app.fingerprints.endpoints import batches as many_fingerprints
 from app.fingerprints.endpoints import fingerprints
@@ -73,7 +74,7 @@ ENDPOINTS: Final[tuple[Routes | APIRouter, ...]] = (
     *(sketches.routes, subspaces.routes, batches.routes, models.routes, revisions.routes),
     *(weights.routes, weights.duplicate_routes, many_fingerprints.routes),
     *(neighbors.routes, donors.routes, graph.routes, maps.routes, lineage.routes, tensors.routes),
-    *(fingerprint_lineage.routes, reports.badge_routes, reports.routes),
+    *(fingerprint_lineage.routes, anatomies.routes, reports.badge_routes, reports.routes),
     *(similarity.routes, public_settings.routes, public_queries.routes),
     *(maintenance.routes, jobs.routes, clusterings.routes, learngenes.routes, merges.routes),
     *(sources.routes, incoming.routes, subscriptions.routes, keys.routes),

@@ -10,9 +10,10 @@ from typing import Annotated, Final
 
 from fastapi import Query, Request, Response
 
-from app.anatomy.dependencies import FINGERPRINT_BODY, Excluded, FingerprintBody
+from app.anatomy.dependencies import Excluded
 from app.anatomy.schemas import AnatomyOut, RelativesOut, TensorPairsOut, tensors_out
 from app.anatomy.service import LEAST_FOUND, MOST_RELATIVES, AnatomyService
+from app.fingerprints.dependencies import FINGERPRINT_BODY, FingerprintPayload
 from app.fingerprints.records import FingerprintRecord
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
@@ -25,7 +26,7 @@ from app.infra.http.turns import heavy_if
 from app.models.catalog.dependencies import ModelName
 from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from modelkin._validation import check_model_name
-from modelkin.errors import InvalidName
+from modelkin.errors import InvalidName, InvalidParameter
 
 __all__ = ["routes"]
 
@@ -40,7 +41,7 @@ RelativesK = Annotated[int, Query(ge=1, le=MOST_RELATIVES, description="how many
 @routes.post(
     "/anatomy",
     operation_id="find_anatomy",
-    summary="Find the models that a checkpoint comes from",
+    summary="Find what a checkpoint comes from",
     response_model=AnatomyOut,
     openapi_extra=FINGERPRINT_BODY,
     refuses=(Unavailable,),
@@ -50,7 +51,7 @@ def of_given(
     context: ReadingContext,
     fingerprints: Service[FingerprintService],
     anatomies: Service[AnatomyService],
-    body: FingerprintBody,
+    body: FingerprintPayload,
     memory: AnswerMemory,
     exclude: Excluded,
 ) -> Response:
@@ -59,7 +60,7 @@ def of_given(
     It is compared with all stored fingerprints of the tenant. Equal lines mean a common origin: a
     base, a checkpoint, or the same random seed. That there are none proves nothing.
     """
-    given = fingerprints.decode(body)
+    given = body.decode(fingerprints)
     with context.reading() as session:
         found = anatomies.anatomy(
             session,
@@ -75,7 +76,7 @@ def of_given(
 @routes.post(
     "/relatives",
     operation_id="find_relatives",
-    summary="Find the relatives of a checkpoint",
+    summary="Find the relatives of a newcomer",
     response_model=RelativesOut,
     openapi_extra=FINGERPRINT_BODY,
     refuses=(Unavailable,),
@@ -85,13 +86,13 @@ def relatives_of_given(
     context: ReadingContext,
     fingerprints: Service[FingerprintService],
     anatomies: Service[AnatomyService],
-    body: FingerprintBody,
+    body: FingerprintPayload,
     memory: AnswerMemory,
     exclude: Excluded,
     k: RelativesK = 10,
 ) -> Response:
     """The models nearest to the fingerprint in the body, which is not stored."""
-    given = fingerprints.decode(body)
+    given = body.decode(fingerprints)
     with context.reading() as session:
         found = anatomies.relatives(
             session,
@@ -108,7 +109,7 @@ def relatives_of_given(
 @routes.get(
     _ONE + "/anatomy",
     operation_id="get_anatomy",
-    summary="Find the models that a stored model comes from",
+    summary="Find what a stored model comes from",
     response_model=AnatomyOut,
     refuses=(FingerprintNotFound, Unavailable),
     responses=_UNCHANGED,
@@ -189,7 +190,7 @@ def relatives(
     operation_id="compare_tensors",
     summary="Compare two models tensor by tensor",
     response_model=TensorPairsOut,
-    refuses=(FingerprintNotFound, InvalidName, Unavailable),
+    refuses=(FingerprintNotFound, InvalidName, InvalidParameter, Unavailable),
     responses=_UNCHANGED,
 )
 def tensors(
@@ -202,9 +203,10 @@ def tensors(
     other: Annotated[str, Query(alias="with", description="the other stored model")],
 ) -> Response:
     """The tensors of a stored model, each with those of another one that have its lines."""
+    other = check_model_name(other, field="with")
     with context.reading() as session:
         first = fingerprints.get(session, context.tenant, name)
-        second = fingerprints.get(session, context.tenant, check_model_name(other, field="with"))
+        second = fingerprints.get(session, context.tenant, other)
         tag = f"{first.version_tag}-{second.version_tag}"
         if is_known(request, tag):
             return Response(status_code=304, headers={"ETag": entity_tag(tag)})

@@ -97,5 +97,4 @@ def _allowance(source: SourceRecord, now: datetime) -> tuple[int, datetime]:
     interval = _HOUR / source.backfill_per_hour
     due = source.next_backfill_at or now
     allowed = min(1 + (now - due) // interval, math.ceil(BACKFILL_INTERVAL / interval))
-    then = due + allowed * interval
-    return allowed, then if then > now else now + interval
+    return allowed, max(due + allowed * interval, now)

@@ -34,7 +34,6 @@ from tests.support.servers import forked_subprocess
 pytestmark = pytest.mark.slow
 
 SERVERS = {
-    "backfill": ("postgres",),
     "buckets": ("postgres", "redis"),
     "objects": ("objects",),
     "explorer": ("browser",),

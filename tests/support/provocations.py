@@ -114,6 +114,9 @@ VALID: Mapping[str, Request] = {
     "get_donors": {"params": {"target": "full"}},
     "find_donors": _SUPPORT,
     "get_lineage": {"params": {"model": "full"}},
+    "find_anatomy": _FINGERPRINT,
+    "find_relatives": _FINGERPRINT,
+    "compare_tensors": {"params": {"with": "full"}},
     "get_overlap": {"params": {"a": "full", "b": "full"}},
     "get_similarity": {"json": {"models": ["full"]}},
     "create_job": {"json": {"kind": "rebuild_buckets"}},
@@ -217,6 +220,15 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
     ("put_fingerprints", "invalid_parameter"): typed("application/jsonl", b""),
     ("put_weights", "conflict"): {"json": {**_WEIGHTS, "revision": 99}},
     ("get_weights", "weights_not_found"): {"at": {"model": "alone"}},
+    **{
+        (name, "invalid_fingerprint"): typed(FINGERPRINT, b"x")
+        for name in ("find_anatomy", "find_relatives")
+    },
+    **{
+        (name, "invalid_name"): {"params": {"exclude": "a/../b"}}
+        for name in ("find_anatomy", "find_relatives", "get_anatomy", "get_relatives")
+    },
+    ("compare_tensors", "invalid_name"): {"params": {"with": "a/../b"}},
     ("list_duplicates", "invalid_name"): {"params": {"space": "!"}},
     ("list_duplicates", "space_not_found"): {"params": {"space": "none"}},
     ("list_duplicates", "model_not_found"): {"params": {"space": "s", "model": "none"}},

@@ -1,0 +1,97 @@
+"""Anatomies over HTTP: each derivation by default settings, what answers carry, and refusals."""
+
+from __future__ import annotations
+
+import pytest
+
+from modelkin import anatomy
+from tests.app.anatomy.families import BODY, DERIVATIONS, Family, derived, stranger
+from tests.support.fixtures import on_one_database
+
+COPIES = ("renamed", "transposed", "flipped", "kernels")
+LOST = ("noise 1",)
+"""What lines cannot find, in principle."""
+ORIGIN = (
+    "Equal lines mean a common origin: a base, a checkpoint, or the same random seed. Which of two "
+    "came first, they do not say."
+)
+
+
+@on_one_database
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [how for how in DERIVATIONS if how not in LOST])
+def test_each_derivation_shares_weights_with_its_base(hub: Family, how: str) -> None:
+    """The model that the service read itself is named first, and the stranger never."""
+    found = hub.given(derived(how), exclude=["org/copy", "org/child"])
+    expected = "copy" if how in COPIES else "derived"
+    named = [(p["model"], p["verdict"], p["stated_by"]) for p in found["parents"]]
+    assert [("org/base", expected, "hub")] == named
+    assert ORIGIN == found["sentences"][-1]
+
+
+@on_one_database
+def test_what_lines_cannot_find_is_unknown(hub: Family) -> None:
+    """The sentence says of how many models nothing was found, and that this proves nothing."""
+    found = hub.given(derived(LOST[0]))
+    assert ("unknown", []) == (found["verdict"], found["parents"])
+    assert found["sentences"] == [
+        "none of 4 models is an ancestor, as far as lines show; absence proves nothing"
+    ]
+
+
+def test_an_answer_of_the_service_is_that_of_the_domain(hub: Family) -> None:
+    """Tensors, parents and relations are those that are computed without one."""
+    found = hub.given(derived("up-scaled"), exclude=["org/copy", "org/child"])
+    alone = anatomy(derived("up-scaled"), {"org/base": stranger(0)}).to_json()
+    assert alone["tensors"] == found["tensors"]
+    assert alone["relations"] == found["relations"]
+    [parent] = found["parents"]
+    [expected] = alone["parents"]
+    several = expected | {"log10_e": parent["log10_e"]}
+    assert several == {name: parent[name] for name in expected}
+    assert parent["log10_e"] - parent["log10_p"] == pytest.approx(0.602, abs=1e-3)  # of four models
+
+
+def test_a_stored_model_is_no_parent_of_its_own(hub: Family) -> None:
+    """Its own name is left out, and what the service read stands before what clients stated."""
+    found = hub.anatomy("org/child")
+    assert ["org/base", "org/copy"] == [each["model"] for each in found["parents"]]
+    assert ("org/child", 1, 4) == (found["model"], found["revision"], found["compared"])
+
+
+def test_an_answer_that_is_known_is_not_made_again(hub: Family) -> None:
+    """304 for the tag of an answer; that of an anatomy is of all fingerprints."""
+    for path in ("anatomy", "relatives", "tensors?with=org/base"):
+        url = f"/v1/fingerprints/org/child/{path}"
+        tag = hub.app.http.get(url).headers["etag"]
+        again = hub.app.http.get(url, headers={"If-None-Match": tag})
+        assert (304, tag, b"") == (again.status_code, again.headers["etag"], again.content)
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("fingerprints/nobody/anatomy", "fingerprint_not_found"),
+        ("fingerprints/nobody/relatives", "fingerprint_not_found"),
+        ("fingerprints/org/base/tensors?with=nobody", "fingerprint_not_found"),
+        ("fingerprints/org/base/tensors?with=", "invalid_name"),
+        ("fingerprints/org/base/relatives?k=101", "invalid_parameter"),
+        ("fingerprints/org/base/relatives?k=x", "invalid_parameter"),
+        ("fingerprints/org/base/anatomy?exclude=", "invalid_name"),
+    ],
+)
+@on_one_database
+def test_what_is_wrong_with_a_question_is_said(hub: Family, path: str, code: str) -> None:
+    """Names without a fingerprint, and values out of their range."""
+    assert code == hub.app.http.get(f"/v1/{path}").json()["code"]
+
+
+@on_one_database
+def test_a_body_is_a_fingerprint(hub: Family) -> None:
+    """Another type, another content, and more than 4 MiB."""
+    post = hub.app.http.post
+    assert 415 == post("/v1/anatomy", content=b"{}").status_code
+    damaged = post("/v1/anatomy", content=b"MKFP" + bytes(80), headers=BODY)
+    assert (422, "invalid_fingerprint") == (damaged.status_code, damaged.json()["code"])
+    large = post("/v1/relatives", content=bytes((4 << 20) + 1), headers=BODY)
+    assert (413, "payload_too_large") == (large.status_code, large.json()["code"])
