@@ -87,17 +87,23 @@ def empty(app: AppHarness) -> Hub:
 
 @pytest.fixture(scope="module")
 def hub(app: AppHarness) -> Hub:
-    """A base, a fine-tune, one that names no base, a copy, and one of a base that is not stored.
+    """A base and a stranger, a fine-tune, one that names no base and one that names the stranger,
+    a copy, one put together of both, and one of a base that is not stored.
 
     Tests change none of them.
     """
-    made, base = _new(app), model(1)
+    made, base, stranger = _new(app), model(1), model(2)
     of_base = fingerprint(base, SCALE)
+    joined = {name: (base if "layers" in name else stranger)[name] for name in base}
     tuned, rounded = (fingerprint(DERIVED[how](base), SCALE) for how in ("noise .05", "8 bits"))
     made.put("meta/base", of_base, 0, license="llama-license")
     made.put("org/tuned", tuned, 2, base_models=("meta/base",), license="apache-2.0")
     made.put("org/silent", rounded, 3)
     made.put("org/mirror", of_base, 4, license="llama-license")
+    made.put("lab/other", fingerprint(stranger, SCALE), 1, license="mit")
+    grown = fingerprint(DERIVED["more tokens"](base), SCALE)
+    made.put("org/claims", grown, 6, base_models=("lab/other",), license="llama-license")
+    made.put("org/joined", fingerprint(joined, SCALE), 7, license="mit")
     made.put("org/lost", made_fingerprint(5), 5, base_models=("gone/away",))
     return made
 

@@ -34,23 +34,41 @@ def receiver() -> Iterator[Receiver]:
         yield made
 
 
+@pytest.mark.slow
 def test_a_report_has_what_was_found_of_all_models(made: dict[str, Any]) -> None:
-    """Of a base, a fine-tune, one that names no base, a copy, and one whose base is not stored."""
+    """Bases that nobody declared, copies, licences, and a declared base that is not stored."""
     report = made
-    assert (5, 5, 5) == tuple(report["size"][name] for name in ("fingerprints", "models", "new"))
-    assert {"org/silent": "meta/base"} == {
-        each["model"]: each["base"]
-        for each in report["undeclared"]
-        if each["model"] != "org/mirror"
-    }
+    assert (8, 8, 8) == tuple(report["size"][name] for name in ("fingerprints", "models", "new"))
+    found = dict.fromkeys(("org/silent", "org/mirror", "org/claims", "org/joined"), "meta/base")
+    assert found == {each["model"]: each["base"] for each in report["undeclared"]}
     assert [["meta/base", "org/mirror"]] == [each["models"] for each in report["copies"]]
     licenses = {each["model"]: each["license"] for each in report["license_findings"]}
-    assert {"org/tuned": "apache-2.0", "org/silent": None} == licenses
-    assert 1 == report["size"]["declared"]
+    assert {"org/tuned": "apache-2.0", "org/silent": None, "org/joined": "mit"} == licenses
+    assert 2 == report["size"]["declared"]
     assert "1 declared base is not stored here" in report["notes"][-1]
     assert 0 < report["size"]["saved"] < report["size"]["file_bytes"]
 
 
+@pytest.mark.slow
+def test_a_declared_base_that_lines_speak_against_is_contradicted(made: dict[str, Any]) -> None:
+    """Of whatever layout; one that is found is not, and one that is not stored is not judged."""
+    [wrong] = made["contradicted"]
+    assert ("org/claims", "lab/other", "lines", None) == tuple(
+        wrong[name] for name in ("model", "declared_base", "reason", "space")
+    )
+    assert "meta/base" == wrong["likely_base"]
+    assert "1 of 2 declared bases that could be judged is contradicted" in made["headlines"][0]
+
+
+@pytest.mark.slow
+def test_what_was_put_together_is_taken_apart(made: dict[str, Any]) -> None:
+    """With the share of lines that each part has."""
+    [joined] = (each for each in made["merges"] if each["model"] == "org/joined")
+    assert ("assembled", ["meta/base", "lab/other"]) == (joined["kind"], joined["parts"])
+    assert joined["shares"][0] > joined["shares"][1] > 0
+
+
+@pytest.mark.slow
 def test_a_report_is_read_in_four_forms(hub: Hub, made: dict[str, Any]) -> None:
     """`Accept` says which; a browser gets the page, and other types are refused."""
     path = f"/v1/reports/{made['id']}"
@@ -122,12 +140,14 @@ def test_before_the_first_report_there_is_none(empty: Hub) -> None:
     assert "POST /v1/reports" in answer.json()["detail"]
 
 
+@pytest.mark.slow
 def test_a_report_is_what_is_documented(made: dict[str, Any]) -> None:
     """The answer and the client's value have the fields of the schema, and no other."""
     assert set(ReportOut.model_fields) == set(made) == set(Report.__dataclass_fields__)
     assert made == json.loads(to_json(ReportOut.model_validate(made)))
 
 
+@pytest.mark.slow
 def test_other_tenants_see_nothing_of_a_report(hub: Hub, made: dict[str, Any]) -> None:
     """Neither the report, nor a badge, nor that there is one."""
     headers = hub.app.headers_of("somebody-else")
@@ -193,6 +213,7 @@ def test_a_report_that_is_ready_is_an_event(empty: Hub, receiver: Receiver) -> N
     assert [] == receiver.at("/no")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("made")
 def test_a_badge_says_what_a_model_is_and_since_when(hub: Hub) -> None:
     """It is kept by its tag until the model is measured again."""
