@@ -98,6 +98,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.freshness
 	$(BIN)/python -m tests.soak.machines
 	$(BIN)/python -m tests.soak.new_machine
+	$(BIN)/python -m tests.soak.fingerprints.finding
 	$(BIN)/python -m tests.soak.many_processes
 	$(BIN)/python -m tests.soak.large_bodies
 	$(BIN)/python -m tests.soak.large_checkpoint

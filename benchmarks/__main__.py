@@ -35,7 +35,17 @@ from benchmarks.eris import kernels as eris_kernels
 from benchmarks.finding import gates as finding
 from benchmarks.provenance import comparison as provenance
 from benchmarks.report import Findings
-from benchmarks.service import crowd, explorer, hooks, http, noop, objects, startup, writes
+from benchmarks.service import (
+    backfill,
+    crowd,
+    explorer,
+    hooks,
+    http,
+    noop,
+    objects,
+    startup,
+    writes,
+)
 from benchmarks.subjects import (
     adapters,
     blinding,
@@ -102,6 +112,7 @@ SUBJECTS: dict[str, Subject] = {
         "crowd": crowd,
         "explorer": explorer,
         "hooks": hooks,
+        "backfill": backfill,
         "eris-exactness": exactness,
         "eris-convergence": convergence,
         "eris-methods": methods,

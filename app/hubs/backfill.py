@@ -97,4 +97,5 @@ def _allowance(source: SourceRecord, now: datetime) -> tuple[int, datetime]:
     interval = _HOUR / source.backfill_per_hour
     due = source.next_backfill_at or now
     allowed = min(1 + (now - due) // interval, math.ceil(BACKFILL_INTERVAL / interval))
-    return allowed, max(due + allowed * interval, now)
+    then = due + allowed * interval
+    return allowed, then if then > now else now + interval

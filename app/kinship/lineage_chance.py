@@ -9,6 +9,7 @@ from typing import Final
 from app.infra.db.database import Reader
 from app.kinship.declared_bases import JudgedBase
 from app.kinship.lineage_comparer import LineageComparer
+from app.kinship.unknown_chance import why_no_p
 from app.models.catalog.records import ModelRecord
 from app.models.spaces.records import SpaceRecord
 from modelkin.types.lineages import Kin, Lineage
@@ -17,10 +18,6 @@ from modelkin.types.search import Neighbor
 __all__ = ["with_chance"]
 
 _NOTHING: Final = "nothing was measured that a P could be of"
-_NO_LAYOUT: Final = "the space has no layout, so what chance gives in each tensor is not known"
-_NO_KAPPA: Final = (
-    "kappa of the two is not known: a side sent a signature alone, or all it has is left out"
-)
 _NOT_WEIGHTS: Final = (
     "what unrelated models share is known before for weights alone, and this space is of another "
     "importance, or does not state it"
@@ -71,10 +68,8 @@ def _known(kin: Kin | None, log10_ps: Mapping[str, float]) -> Kin | None:
 
 def _why_none(space: SpaceRecord, shown: Kin | None) -> str | None:
     """The reason why a verdict has no P; None where it has one."""
-    if space.layout_digest is None:
-        return _NO_LAYOUT
-    if space.importance.kind != "weight":
+    if space.layout_digest is not None and space.importance.kind != "weight":
         return _NOT_WEIGHTS
-    if shown is None:
+    if space.layout_digest is not None and shown is None:
         return _NOTHING
-    return _NO_KAPPA if shown.log10_p is None else None
+    return why_no_p(space, known=shown is not None and shown.log10_p is not None)

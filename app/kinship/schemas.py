@@ -129,6 +129,7 @@ class DonorsOut(ResponseModel):
     )
     note: Note
     constant_tensors: ConstantTensors
+    no_p: str | None = Field(description="why a donor has no P, in words; null where all have one")
 
     @classmethod
     def of(cls, found: Donors) -> DonorsOut:

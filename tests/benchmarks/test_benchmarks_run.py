@@ -34,6 +34,7 @@ from tests.support.servers import forked_subprocess
 pytestmark = pytest.mark.slow
 
 SERVERS = {
+    "backfill": ("postgres",),
     "buckets": ("postgres", "redis"),
     "objects": ("objects",),
     "explorer": ("browser",),

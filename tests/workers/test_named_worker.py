@@ -19,6 +19,7 @@ from app.settings import Settings
 from tests.support.backends import SQLITE
 from tests.support.jobs.claims import claim
 from tests.support.jobs.deployment import Deployment
+from tests.support.jobs.handlers import watch
 from workers import named_worker
 from workers.named_worker import NamedWorker
 from workers.scheduler import SERVICE
@@ -182,3 +183,24 @@ def test_what_ended_long_ago_is_cleared_away(
 
     assert {first.id} == listed()
     until(worker, lambda: not listed())
+
+
+def test_backfills_give_way(
+    deployment: Deployment, start_worker: Callable[..., NamedWorker]
+) -> None:
+    """One begins where no job of a hub waits, and takes none of their places."""
+    deployment.jobs.register("of_a_hub", watch, queue="hubs")
+    deployment.jobs.register("backfill", watch, queue="backfills")
+    worker = start_worker(job_concurrency=4)
+    old, first, second = map(deployment.enqueue, ("backfill", "of_a_hub", "of_a_hub"))
+
+    def states() -> list[str]:
+        return [deployment.show(job).state for job in (old, first, second)]
+
+    assert worker.step()
+    assert not worker.step()
+    assert ["queued", "running", "queued"] == states()
+    (deployment.folder / first.id).touch()
+    until(worker, lambda: "running" == deployment.show(second).state)
+    assert worker.step()
+    assert ["running", "succeeded", "running"] == states()

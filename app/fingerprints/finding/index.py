@@ -19,9 +19,8 @@ from cachetools import LRUCache
 
 from app.fingerprints.finding.feed import TenantFeed
 from app.fingerprints.finding.listing import Listing, Query, listed
-from app.fingerprints.finding.records import Feed, Found
+from app.fingerprints.finding.records import Damaged, Feed, Found
 from app.fingerprints.finding.rounds import MOST_HOLDERS, candidates
-from app.fingerprints.finding.segment_file import Damaged
 from app.fingerprints.finding.segment_store import SegmentStore
 from app.fingerprints.finding.shared_index import SharedIndex
 from app.fingerprints.finding.tenant_index import RETRY_DELAY_S, TAIL_ENTRIES, TenantIndex
@@ -117,7 +116,8 @@ class FindingIndex:
             return self._ask_disk(ask, query, feed, tenant_id, deadline)
         listing = self._shared.listing(query, feed, tenant_id, MOST_HOLDERS, deadline)
         if listing is not None:
-            return replace(ask(listing), degraded=not listing.answered.all())
+            found, degraded = ask(listing), not listing.answered.all()
+            return replace(found, truncated=found.truncated or degraded, degraded=degraded)
         return replace(self._ask_disk(ask, query, feed, tenant_id, deadline), degraded=True)
 
     def _ask_disk(
@@ -139,6 +139,16 @@ class FindingIndex:
                     raise Unavailable("the finding index is damaged again: try again") from error
                 log.warning("%s: the finding index of tenant %d is built again", error, tenant_id)
                 index.start_again()
+
+    def keep_up(self, feed: Feed, tenant_id: int, deadline: Deadline) -> None:
+        """Follow the feed of a tenant, so that no question has to wait until that is done.
+
+        Raises:
+            Unavailable: the deadline has passed; what is built stays.
+        """
+        if self._shared is None:
+            index = self._of(tenant_id)
+            index.snapshot_at(feed, deadline, self._tidy_soon(tenant_id, index))
 
     def run_once(self, stopping: threading.Event) -> None:
         """Take up what other processes have stored, and write what a full disk left in memory."""

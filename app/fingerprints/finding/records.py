@@ -9,9 +9,13 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Candidate", "Changed", "Described", "Examined", "Feed", "Found", "Keys"]
+__all__ = ["Candidate", "Changed", "Damaged", "Described", "Examined", "Feed", "Found", "Keys"]
 
 Keys = npt.NDArray[np.uint64]
+
+
+class Damaged(Exception):
+    """What is stored of an index is not what was written: cut, overwritten, foreign or gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,13 @@ from sqlalchemy import Select, bindparam, select
 from app.fingerprints.finding.records import Changed, Described, Examined, Keys
 from app.infra.db.database import Reader
 from app.infra.db.tables.base import table_of
-from app.infra.db.tables.fingerprints import FingerprintPayloadRow, FingerprintRow
+from app.infra.db.tables.fingerprints import (
+    FingerprintFeedRow,
+    FingerprintPayloadRow,
+    FingerprintRow,
+)
 
-__all__ = ["changed_since", "described", "examine", "named"]
+__all__ = ["changed_since", "described", "examine", "large_tenants", "named"]
 
 _PER_PAGE: Final = 1024
 """Fingerprints a page: 6 MiB of keys."""
@@ -77,6 +81,18 @@ def described(session: Reader, tenant_id: int, ids: Collection[int]) -> dict[int
 def named(session: Reader, tenant_id: int, names: Collection[str]) -> list[int]:
     """The ids of the fingerprints of some model names, at most 500."""
     return [row.id for row in session.rows(_named(), tenant=tenant_id, names=list(names))]
+
+
+def large_tenants(session: Reader, least: int, most: int) -> list[int]:
+    """The tenants with the most fingerprints.
+
+    Args:
+        least: fingerprints that each of them has.
+        most: how many tenants.
+    """
+    feed = FingerprintFeedRow
+    query = select(feed.tenant_id).where(feed.fingerprints >= least)
+    return list(session.scalars(query.order_by(feed.fingerprints.desc()).limit(most)))
 
 
 def _rank(stated_by: str, published: datetime | None, created: datetime) -> int:

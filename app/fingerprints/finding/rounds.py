@@ -17,8 +17,7 @@ from app.fingerprints.finding.common import common_keys
 from app.fingerprints.finding.listing import Listing, Query
 from app.fingerprints.finding.pairs import are_kin, expected_keys
 from app.fingerprints.finding.ranking import log10_bounds
-from app.fingerprints.finding.records import Candidate, Examined, Feed, Found
-from app.fingerprints.finding.segment_file import Damaged
+from app.fingerprints.finding.records import Candidate, Damaged, Examined, Feed, Found
 from app.infra.deadlines import Deadline
 from modelkin.core.fingerprints.chance import log10_tail
 from modelkin.core.fingerprints.comparison import MODEL_LIMIT

@@ -3,8 +3,9 @@
 A header names what is in it. The blocks of the entries follow, and behind them the tables of the
 members. The tables have one checksum, which is compared when the file is opened. Each block has a
 sum of its own, compared before the block is first believed: to read all of a large file at once
-takes a minute. Both depend on the file's name, so a foreign file or a block in another's place does
-not match. What is damaged is never believed, and the index is built again from the database.
+takes a minute. A file that somebody writes to later is not believed from then on. Both sums depend
+on the file's name, so a foreign file, or a block in another's place, does not match. What is not
+believed is built again from the database.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.fingerprints.finding.merging import Merged
+from app.fingerprints.finding.records import Damaged
 from app.fingerprints.finding.segments import (
     BLOCK,
     BLOCK_ENTRIES,
@@ -30,7 +32,7 @@ from app.fingerprints.finding.segments import (
 from app.infra import fail_points
 from app.infra.storage.guarded_maps import GuardedMap
 
-__all__ = ["Damaged", "open_segment", "write_segment"]
+__all__ = ["open_segment", "write_segment"]
 
 Table = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
@@ -53,10 +55,6 @@ _MIXED: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 _LARGE: Final = 64 << 20
 """Bytes of a file that gives the memory of what was read back. It stays in the kernel's, and costs
 a fault when it is read again."""
-
-
-class Damaged(Exception):
-    """A file is not what was written: cut, overwritten, foreign or gone."""
 
 
 def write_segment(path: Path, found: Merged) -> int:
@@ -143,7 +141,7 @@ def _open(path: Path, descriptor: int) -> Segment:
         for (kind, number), end in zip(kinds, ends[:-1], strict=True)
     )
     blocks = np.frombuffer(mapped.view, BLOCK, count, _PAGE)
-    check = _Check(path.name, mapped, blocks, seed)
+    check = _Check(path, os.fstat(descriptor), mapped, blocks, seed)
     return Segment(
         entries,
         blocks,
@@ -159,30 +157,45 @@ def _open(path: Path, descriptor: int) -> Segment:
 
 
 class _Check:
-    """Compares the blocks of a file with their sums, each once.
+    """Compares the blocks of a file with their sums, each once while nobody writes to the file.
 
     Raises:
         Damaged: a block is not what was written.
     """
 
-    def __init__(self, name: str, mapped: GuardedMap, blocks: Table, seed: int) -> None:
-        self._name = name
+    def __init__(
+        self, path: Path, status: os.stat_result, mapped: GuardedMap, blocks: Table, seed: int
+    ) -> None:
+        self._path = path
+        self._status = status
         self._mapped = mapped
         self._blocks = blocks
         self._seed = seed
         self._known = np.zeros(blocks.size, np.bool_)
 
     def __call__(self, places: Ints) -> None:
+        self._require_unchanged()
         new = np.unique(places[~self._known[places]])
         for begin in range(0, new.size, 1024):
             some = new[begin : begin + 1024]
             blocks = self._blocks[some]
             right = (blocks["place"] == some) & (blocks["sum"] == _sums(blocks, self._seed))
             if not right.all():
-                raise Damaged(f"{self._name} has other entries than were written")
+                raise Damaged(f"{self._path.name} has other entries than were written")
             self._known[some] = True
         if self._mapped.lost:
-            raise Damaged(f"{self._name} was cut")
+            raise Damaged(f"{self._path.name} was cut")
+
+    def _require_unchanged(self) -> None:
+        try:
+            now, then = os.stat(self._path), self._status
+        except OSError:  # it is deleted once another process has merged it, and stays mapped here
+            return
+        if now.st_ino == then.st_ino and (now.st_size, now.st_mtime_ns) != (
+            then.st_size,
+            then.st_mtime_ns,
+        ):
+            raise Damaged(f"{self._path.name} was written to")
 
     def read_ahead(self, first: int, last: int) -> None:
         """Have the blocks from one place to another be read soon."""

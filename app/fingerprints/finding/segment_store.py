@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from app.fingerprints.finding.merging import Merged
-from app.fingerprints.finding.segment_file import Damaged, open_segment, write_segment
+from app.fingerprints.finding.records import Damaged
+from app.fingerprints.finding.segment_file import open_segment, write_segment
 from app.fingerprints.finding.segments import Segment
 from app.infra import fail_points
 from app.infra.private_files import prepare_folder
@@ -64,6 +65,7 @@ class SegmentStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._said: str | None = None
 
     def read(self) -> Stored:
         """What the present manifest says; a lost, damaged or unknown one says that nothing is."""
@@ -76,10 +78,16 @@ class SegmentStore:
         except FileNotFoundError:
             return NOTHING_STORED
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            log.warning("the manifest in %s cannot be read: %s", self._folder, error)
+            self._say(f"cannot be read ({error})")
             return NOTHING_STORED
-        log.warning("the manifest in %s is not one of this version: built again", self._folder)
+        self._say("is not one of this version")
         return NOTHING_STORED
+
+    def _say(self, what: str) -> None:
+        """Log a fault once: it is found again at each question, until another manifest is there."""
+        if what != self._said:
+            self._said = what
+            log.warning("the manifest in %s %s: the index is built again", self._folder, what)
 
     def open(self, name: str) -> Segment:
         """Open a segment.

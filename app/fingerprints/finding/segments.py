@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from app.fingerprints.finding.records import Changed, Keys
+from app.fingerprints.finding.records import Changed, Damaged, Keys
 
 __all__ = ["BLOCK", "BLOCK_ENTRIES", "LINES", "MEMBER", "Hits", "Segment", "segment_of"]
 
@@ -180,6 +180,8 @@ class Segment:
         cut = slice(begin - first * BLOCK_ENTRIES, end - first * BLOCK_ENTRIES)
         blocks = self.blocks[first:last]
         keys, ordinals = blocks["keys"].ravel()[cut], blocks["ordinals"].ravel()[cut]
+        if ordinals.size and int(ordinals.max()) >= self.members.size:
+            raise Damaged("an entry names a fingerprint that the segment does not have")
         if self.give_back is not None:
             self.give_back()
         return keys, ordinals
@@ -237,6 +239,8 @@ class Segment:
         block = places // BLOCK_ENTRIES
         halves = places + block * (2 * _BLOCK_WORDS - BLOCK_ENTRIES) + 2 * BLOCK_ENTRIES
         found: Ints = self._halves[halves].astype(np.int64)
+        if found.size and int(found.max()) >= self.members.size:
+            raise Damaged("an entry names a fingerprint that the segment does not have")
         return found
 
 

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.fingerprints.finding.merging import first_to_merge, merge, merged
-from app.fingerprints.finding.records import Feed
-from app.fingerprints.finding.segment_file import Damaged
+from app.fingerprints.finding.records import Damaged, Feed
 from app.fingerprints.finding.segment_store import NOTHING_STORED, SegmentStore, Stored
 from app.fingerprints.finding.segments import Segment, segment_of
 from app.fingerprints.finding.snapshot import Snapshot, retired
@@ -69,6 +68,7 @@ class TenantIndex:
         self._stored = NOTHING_STORED
         self._refused: Stored | None = None
         self._least = 0
+        self._base = 0
         self._frozen = 0
         self._starts = 0
         self._snapshot = _EMPTY
@@ -91,7 +91,8 @@ class TenantIndex:
         if not self._lock.acquire(timeout=min(deadline.left(), threading.TIMEOUT_MAX)):
             raise Unavailable("the finding index is being built by another request: try again")
         try:
-            self.adopt(version)
+            if not self.adopt(version) and not self._snapshot.version:
+                raise Unavailable("the finding index is being built by another process: try again")
             while not self._snapshot.is_at(version):
                 self._follow(feed, version, deadline)
             snapshot = self._snapshot
@@ -110,7 +111,7 @@ class TenantIndex:
             return False
         try:
             with self._store.changing() as alone:
-                self.adopt(self._snapshot.version)
+                self.adopt(max(self._snapshot.version, self._snapshot.needed))
                 if alone and self._has_what_is_stored():
                     self._write_tail()
                     while self._merge_some():
@@ -136,7 +137,7 @@ class TenantIndex:
     def start_again(self) -> None:
         """Forget what is stored, which is damaged or of another database, and build it again."""
         with self._lock:
-            self._refused = self._stored
+            self._refused = self._stored if self._stored.names else None
             try:
                 with self._store.changing() as alone:
                     if alone and self._store.read() == self._stored:
@@ -145,21 +146,24 @@ class TenantIndex:
                 log.warning("a damaged finding index cannot be deleted: %s", error.strerror)
             self._reset()
 
-    def adopt(self, version: int | None = None) -> None:
+    def adopt(self, version: int | None = None) -> bool:
         """Take up what another process has stored: what it replaced takes room until then.
 
         Args:
-            version: that of the feed as it is known here, by default that of the index. What is
-                being built is taken up only where it can be completed.
+            version: that of the feed as it is known here, by default that of the index.
+
+        Returns:
+            False if it is being built from a later state of the feed, so that it could not be
+            completed here.
         """
         with self._lock:
             stored, known = self._store.read(), self._snapshot.version
             if stored in (self._stored, self._refused) or not self._is_later(stored):
-                return
-            if stored.needed <= (known if version is None else version):
-                self._adopt(stored)
-            elif not known:
-                raise Unavailable("the finding index is being built by another process: try again")
+                return True
+            if stored.needed > (known if version is None else version):
+                return False
+            self._adopt(stored)
+            return True
 
     @property
     def is_untidy(self) -> bool:
@@ -188,6 +192,8 @@ class TenantIndex:
             raise Unavailable("the finding index is being built by another request: try again")
         if since:
             self._append(segment_of((), feed.removed_since(since)), since, version)
+        else:
+            self._base = version
         for page in feed.changed_since(since):
             self._append(segment_of(page), max(each.version for each in page), version)
             if deadline.passed():
@@ -223,12 +229,13 @@ class TenantIndex:
     def _reset(self) -> None:
         """Start with nothing; snapshots that are asked keep their segments."""
         self._starts += 1
-        self._stored, self._frozen, self._snapshot = NOTHING_STORED, 0, _EMPTY
+        self._stored, self._frozen, self._base = NOTHING_STORED, 0, 0
+        self._snapshot = _EMPTY
 
     # --- the folder ---------------------------------------------------------------------------
 
     def _adopt(self, stored: Stored) -> None:
-        """Take up what another process has stored, and keep the tail that is newer."""
+        """Take up what another process has stored, and keep the tail that goes on from there."""
         for _ in range(_MOST_OPENINGS):
             known = dict(zip(self._stored.names, self._snapshot.segments, strict=False))
             try:
@@ -245,6 +252,8 @@ class TenantIndex:
         else:
             return
         before, first = self._snapshot, len(self._stored.names)
+        if stored.version < self._base:  # what was removed until then is not known to the tail
+            before, first = _EMPTY, 0
         tail, living = before.segments[first:], before.alive[first:]
         newer = [
             alive & (segment.members["version"] > stored.version)
@@ -264,9 +273,12 @@ class TenantIndex:
         """
         with self._lock:
             stored = self._store.read()
-            if stored in (self._stored, self._refused) or stored.version < self._least:
+            if stored == self._stored:
                 return True
-            if not self._is_later(stored):
+            is_lost = stored == self._refused or not self._is_later(stored)
+            if is_lost and not self._stored.names:
+                return True  # this index began again itself, and takes the place of what is there
+            if is_lost:
                 self._reset()
             return False
 

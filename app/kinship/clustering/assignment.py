@@ -17,6 +17,7 @@ from app.kinship.clustering.centroids import nearest_centroid
 from app.kinship.clustering.nearest_members import VOTERS, is_decided, nearest_cluster
 from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
 from app.kinship.clustering.yardsticks import yardsticks
+from app.kinship.unknown_chance import why_no_p
 from app.models.catalog.reader import Subject
 from app.models.catalog.repositories.candidates import Candidate, candidates_by_name
 from app.models.spaces.records import SpaceRecord
@@ -75,9 +76,10 @@ class NewcomerAssignment:
         """
         check_compare(space, compare)
         if space.kind == "subspaces":
-            return nearest_centroid(
+            placed = nearest_centroid(
                 self._subspaces, session, space, clustering, content, subject, compare
             )
+            return replace(placed, no_p=why_no_p(space, known=False))
         label_of = dict(zip(content.models, content.labels, strict=True))
         if len(label_of) <= _MAX_DIRECT_COMPARISONS:
             near, sizes = self._among(session, space, subject, label_of)
@@ -98,7 +100,8 @@ class NewcomerAssignment:
         )
         shares = [item.covered for item in voters if item.covered is not None]
         covered = min(shares, default=None)
-        return replace(placed, constant_tensors=constants.names, covered=covered)
+        why = why_no_p(space, known=placed.log10_p is not None)
+        return replace(placed, constant_tensors=constants.names, covered=covered, no_p=why)
 
     def _with_chance(
         self, session: Reader, space: SpaceRecord, subject: Subject, near: list[Neighbor]

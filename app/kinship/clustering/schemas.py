@@ -291,6 +291,7 @@ class AssignmentOut(ResponseModel):
         description="that of the nearest vote of the cluster, or of all where it is in none; null "
         "where the vote has none"
     )
+    no_p: str | None = Field(description="why there is no P, in words; null where there is one")
     margin: float = Field(
         description="how much nearer the cluster is than the next, 0 to 1: by squared distances to "
         "centroids for data subspaces, else its share less that of the next"
@@ -311,27 +312,12 @@ class AssignmentOut(ResponseModel):
         *,
         stale: bool,
     ) -> AssignmentOut:
-        return cls(
-            clustering=placed.clustering,
-            cluster=placed.cluster,
-            exemplar=placed.exemplar,
-            share=placed.share,
-            similarity=placed.similarity,
-            mean_similarity=placed.mean_similarity,
-            within=placed.within,
-            nearest_members=list(placed.nearest_members),
-            reason=placed.reason,
-            note=placed.note,
-            votes=[VoteOut.model_validate(vote) for vote in placed.votes],
-            margin=placed.margin or 0.0,
-            compare=placed.compare,
-            constant_tensors=list(placed.constant_tensors),
-            covered=placed.covered,
-            log10_p=placed.log10_p,
-            learngene=None
-            if learngene is None
-            else LearngeneSummary.summary(space, learngene, stale=stale),
+        found = {name: getattr(placed, name) for name in cls.model_fields if name != "learngene"}
+        of_cluster = (
+            None if learngene is None else LearngeneSummary.summary(space, learngene, stale=stale)
         )
+        margin = placed.margin or 0.0
+        return cls.model_validate({**found, "margin": margin, "learngene": of_cluster})
 
 
 class ClusteringPolicyIn(RequestModel):

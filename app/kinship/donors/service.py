@@ -22,6 +22,7 @@ from app.kinship.donors.request import (
 from app.kinship.donors.shapley import ShapleyGame
 from app.kinship.donors.unrelated import ChanceFilter
 from app.kinship.neighborhood import scan_neighborhood
+from app.kinship.unknown_chance import why_no_p
 from app.models.catalog.reader import ModelReader, Subject
 from app.models.catalog.repositories import models
 from app.models.index.registry import IndexRegistry
@@ -127,6 +128,7 @@ class DonorService:
                 found.considered,
             ),
             constant_tensors=constants.names,
+            no_p=why_no_p(space, known=all(choice.log10_p is not None for choice in choices)),
         )
 
     def _of_subspaces(
@@ -174,6 +176,7 @@ class DonorService:
             degraded=False,
             truncated=False,
             note=note(request.compare, compare),
+            no_p=why_no_p(space, known=not choices),
         )
 
     def _nearest(self, target: Target, request: DonorRequest) -> DonorRanking:

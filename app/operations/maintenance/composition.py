@@ -8,6 +8,7 @@ from app.operations.maintenance.blob_cleanup import BlobCleanup
 from app.operations.maintenance.blob_sizes import BlobSizes
 from app.operations.maintenance.cleanup import Cleanup
 from app.operations.maintenance.deleted_spaces import DeletedSpaces
+from app.operations.maintenance.finding_indexes import FindingIndexes
 from app.operations.maintenance.fingerprint_tombstones import FingerprintTombstones
 from app.operations.maintenance.history import HistoryBounds
 from app.operations.maintenance.sketch_segments import SketchSegments
@@ -46,7 +47,9 @@ def add_clean_up(services: Container, stores: Stores) -> None:
                 ).run_once,
                 "sketch slots": SketchSlots(stores.database, stores.sketches).run_once,
                 "blob sizes": BlobSizes(stores.database, stores.blobs).run_once,
-                "index of fingerprints": services[FindingIndex].run_once,
+                "index of fingerprints": FindingIndexes(
+                    stores.database, services[FindingIndex]
+                ).run_once,
                 "uses of keys": services[Authenticator].write_uses,
                 "idempotency keys": services[IdempotencyService].prune,
                 "sessions of visitors": services[VisitorSessions].prune,

@@ -10,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from app.hubs.kinds import DEFAULT_HUB_KIND, HUB_KINDS
 from app.hubs.records import SourceRecord
-from app.hubs.service import DEFAULT_POLL_S, SourceService
+from app.hubs.service import DEFAULT_BACKFILL_PER_HOUR, DEFAULT_POLL_S, SourceService
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
 from app.models.spaces.service import SpaceService
@@ -48,6 +48,7 @@ def sources(
         spaces=[each.name for each in known.items],
         suggested=space[:200],
         poll_seconds=DEFAULT_POLL_S,
+        per_hour=DEFAULT_BACKFILL_PER_HOUR,
         state=_state,
         kinds=HUB_KINDS,
         default_kind=DEFAULT_HUB_KIND,
@@ -77,6 +78,7 @@ def source(
             advice=what_to_do(shown.last_error),
             spaces=[each.name for each in known.items],
             kinds=HUB_KINDS,
+            fingerprints=service.fingerprint_counts(session, [shown])[shown.id],
         )
 
 

@@ -186,6 +186,7 @@ class Assignment(Printed):
             the nearest; None where that is all.
         log10_p: that of the nearest vote of the cluster, or of all where it is in none; None where
             the vote has none.
+        no_p: why there is no ``log10_p``; None where there is one.
     """
 
     _sentences: ClassVar[tuple[str, ...]] = ("reason", "note")
@@ -206,6 +207,7 @@ class Assignment(Printed):
     constant_tensors: tuple[str, ...] = ()
     covered: float | None = None
     log10_p: float | None = None
+    no_p: str | None = None
 
     def match(self, clusters: Mapping[Key, Collection[str]]) -> Key:
         """The cluster of another grouping that most of this cluster's nearest members are in.

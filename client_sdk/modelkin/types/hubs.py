@@ -30,6 +30,11 @@ class Source(Printed):
         filters: ``repos``, ``owners`` and ``tags`` of the models that are followed.
         on_delete: whether a model that is deleted on the hub is kept or removed here.
         poll_seconds: between two polls; None for never.
+        fingerprints: whether each model gets a fingerprint.
+        backfill_per_hour: how many stored models an hour are read again for their fingerprints;
+            None for no limit.
+        fingerprint_counts: models that were ``read``, that can have none (``without``), and that
+            are ``waiting``.
         hook: the path on the service to which the hub sends its events.
         last_delivery_at: when the last valid event came.
         last_refusal: ``{"at", "detail"}`` of the last event with an invalid signature.
@@ -48,6 +53,9 @@ class Source(Printed):
     filters: Mapping[str, Any] = field(hash=False)
     on_delete: OnDelete
     poll_seconds: int | None = None
+    fingerprints: bool = False
+    backfill_per_hour: int | None = None
+    fingerprint_counts: Mapping[str, int] = field(default_factory=dict, hash=False)
     hook: str
     created_at: Moment
     updated_at: Moment

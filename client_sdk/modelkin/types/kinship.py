@@ -152,6 +152,7 @@ class Donors(Ranking[Donor]):
         truncated: the time for the answer was over before all candidates were compared: others may
             be better donors.
         constant_tensors: the tensors that no training changed, which S and chance leave out.
+        no_p: why a donor has no P; None where all have one.
     """
 
     _row: ClassVar[type[Any]] = Donor
@@ -167,6 +168,7 @@ class Donors(Ranking[Donor]):
     note: str | None = None
     truncated: bool = False
     constant_tensors: tuple[str, ...] = ()
+    no_p: str | None = None
 
     def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame`` with one row a donor; its reasons are columns too.

@@ -79,6 +79,17 @@ def test_the_note_names_kappa_where_it_decided(http: httpx.Client) -> None:
     assert "(kappa below 0.1 or S below 0.181, which supports" in note
 
 
+def test_each_donor_has_a_p_or_the_answer_says_why_not(http: httpx.Client, mixed: Space) -> None:
+    """With a layout that of kin is small and that of strangers 1; without, the reason is said."""
+    assert {None} == {item["log10_p"] for item in donors(mixed, "similarity")["items"]}
+    assert "no layout" in donors(mixed, "similarity")["no_p"]
+    found = donors(filled(http, KIN | STRANGERS, layout=LAYOUT), "similarity")
+    assert found["no_p"] is None
+    p_of = {item["model"]: item["log10_p"] for item in found["items"]}
+    assert p_of["kin-near"] < p_of["kin-far"] < -5
+    assert {0.0} == {p_of[name] for name in STRANGERS}
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_strangers_weigh_if_they_are_asked_for(strangers: Space, method: str) -> None:
     """They stay marked, their weights sum to 1, and the note stays."""

@@ -9,11 +9,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
 import modelkin
+from modelkin import wire
 from tests.sdk.cli.conftest import Run
+from tests.sdk.core.fingerprints.planted import DERIVED, fingerprint, model
 from tests.support.http_space import random_support, related
 from tests.support.servers.server_process import Server
 
@@ -70,6 +73,37 @@ def test_lineage_gives_the_verdict_and_the_kin(kin: str, ask_here: Ask, server: 
     assert [f"{k.similarity:.3f}" for k in found.kin] == [row[1] for row in listed]
     assert [f"{k.kappa:.3f}" for k in found.kin] == [row[3] for row in listed]
     assert "yes base" == " ".join(listed[0][4:])
+
+
+def test_lineage_of_a_fingerprint_needs_no_space(
+    ask_here: Ask, run_here: Run, server: Server
+) -> None:
+    """It is asked for, or no space is known; and a script learns whether a base is contradicted."""
+    base = model(0)
+    made = {"lines/base": base, "lines/made": DERIVED["up-scaled"](base), "lines/wrong": model(1)}
+    bases = {"lines/made": "lines/base", "lines/wrong": "lines/none"}
+    for name, tensors in made.items():
+        httpx.put(
+            f"{server.url}/v1/fingerprints/{name}",
+            content=fingerprint(tensors, 8).to_bytes(),
+            headers={"Content-Type": wire.FINGERPRINT},
+            params={"base_model": bases[name]} if name in bases else {},
+        ).raise_for_status()
+    said = ask_here("lineage", "lines/made", "--fingerprint", "--space", "nowhere")
+    assert said == ask_here("lineage", "lines/made")
+    lines = said.splitlines()
+    assert "verdict        consistent" == lines[0]
+    assert "relation       depth_up_scaled" in lines
+    assert "chain          lines/made < lines/base (1.000)" in lines
+    told = json.loads(ask_here("lineage", "lines/made", "--json"))
+    assert 1.0 == told["lines"]["share_of_lines"]
+
+    def code(name: str) -> int:
+        return run_here("lineage", name, "--exit-code", "--url", server.url).returncode
+
+    assert (0, 1, 0) == tuple(map(code, ("lines/made", "lines/wrong", "lines/base")))
+    refused = run_here("lineage", "--url", server.url)
+    assert "name a model, or a space with --space" in refused.stderr
 
 
 def test_answers_say_over_which_share_of_a_space_they_are(ask_here: Ask, server: Server) -> None:

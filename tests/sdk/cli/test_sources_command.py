@@ -37,7 +37,7 @@ def test_a_source_is_added_listed_and_removed(space: str, ask_here: Ask, server:
     assert "no sources\n" == ask_here("sources", "list")
     filters = ("--owner", "acme", "--owner", "labs", "--repo", "acme/*", "--tag", "kin")
     how = ("--importance", "weight", "--base-model", "acme/base", "--poll-seconds", "0")
-    left_out = ("--exclude", "*.running_*")
+    left_out = ("--exclude", "*.running_*", "--no-fingerprints", "--backfill-per-hour", "0")
     said = ask_here("sources", "add", "huggingface", "--space", space, *filters, *how, *left_out)
     fields = dict(line.split(maxsplit=1) for line in said.splitlines())
     with modelkin.Client(server.url) as client:
@@ -47,9 +47,11 @@ def test_a_source_is_added_listed_and_removed(space: str, ask_here: Ask, server:
     assert len(fields["secret"]) >= 40
     assert {"owners": ["acme", "labs"], "repos": ["acme/*"], "tags": ["kin"]} == made.filters
     assert ("*.running_*",) == made.exclude
+    assert (False, None) == (made.fingerprints, made.backfill_per_hour)
     assert ("weight", "acme/base", None) == (made.importance, made.base_model, made.poll_seconds)
     (line,) = ask_here("sources", "list").splitlines()[1:]
-    assert [made.id, "huggingface", space, "-", "-", "-", "events", "only"] == line.split()
+    row = [made.id, "huggingface", space, "-", "-", "none", "-", "events", "only"]
+    assert row == line.split()
     assert "no sources\n" == ask_here("sources", "list", "--space", "another")
     assert f"{made.id}: removed\n" == ask_here("sources", "remove", made.id)
     assert {"items": [], "notes": []} == json.loads(ask_here("sources", "list", "--json"))

@@ -9,6 +9,7 @@ from app.container import Container
 from app.fingerprints.records import FingerprintPut, FingerprintRecord, Stored
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Database
+from app.tenancy.auth.records import Tenant
 from app.tenancy.auth.tenants import ensure_tenant
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from tests.support.models.made_fingerprints import made_fingerprint
@@ -19,17 +20,18 @@ _numbers = itertools.count()
 
 
 class StoredFingerprints:
-    """The fingerprints of a new tenant.
+    """The fingerprints of a tenant.
 
     Args:
         services: open services.
+        tenant: by default a new one.
     """
 
-    def __init__(self, services: Container) -> None:
+    def __init__(self, services: Container, tenant: Tenant | None = None) -> None:
         self.database = services[Database]
         self.service = services[FingerprintService]
         with self.database.writing() as session:
-            self.tenant = ensure_tenant(session, f"fingerprints-{next(_numbers)}")
+            self.tenant = tenant or ensure_tenant(session, f"fingerprints-{next(_numbers)}")
 
     def put(self, name: str, fingerprint: Fingerprint, **more: Any) -> Stored:
         """Store a fingerprint in a transaction of its own, by default of a client."""

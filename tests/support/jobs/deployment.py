@@ -156,13 +156,14 @@ class Process:
         log: the file of its output.
         module: its entry point.
         flags: its command line.
+        settings: more of its environment.
     """
 
-    def __init__(self, log: Path, module: str, *flags: str) -> None:
+    def __init__(self, log: Path, module: str, *flags: str, **settings: str) -> None:
         self.log = log
         # The jobs of these tests compute nothing; numba would only take time to load.
-        settings = environment(MODELKIN_KERNELS="reference")
-        self._process = ModuleProcess(module, *flags, env=settings, stdout=log, stderr=log)
+        env = environment(MODELKIN_KERNELS="reference", **settings)
+        self._process = ModuleProcess(module, *flags, env=env, stdout=log, stderr=log)
         self._process.start()
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator
+from typing import TypeAlias
 
 from modelkin.cli.options import add_limit, add_service, first_rows, usual_space
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, quantity, table
@@ -16,8 +17,9 @@ from modelkin.cli.texts import (
     time_text,
 )
 from modelkin.client import Client
+from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.errors import InvalidParameter
-from modelkin.types.lineages import DeclaredBase, Lineage, LineageFinding
+from modelkin.types.lineages import DeclaredBase, FingerprintLineage, Lineage, LineageFinding
 from modelkin.types.models import DuplicateWeights
 from modelkin.types.revisions import Revision
 
@@ -29,6 +31,8 @@ __all__ = [
     "revisions",
     "revisions_options",
 ]
+
+_Judged: TypeAlias = Lineage | LineageFinding | FingerprintLineage
 
 _DIGITS = len("sha256:") + 12
 """Characters that a table has of a digest."""
@@ -48,13 +52,18 @@ def lineage_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--base-model", metavar="NAME", help="only models that declare this base")
     parser.add_argument(
+        "--fingerprint",
+        action="store_true",
+        help="judge MODEL by its fingerprint, in no space; so it is where no space is known",
+    )
+    parser.add_argument(
         "--exit-code",
         action="store_true",
         help="exit with 1 where a finding is other than consistent, for scripts; in a space of "
         "differences, which contradict no base, only where a base is not the one of the space",
     )
     add_limit(parser)
-    add_service(parser)
+    add_service(parser, required=False)
 
 
 def revisions_options(parser: argparse.ArgumentParser) -> None:
@@ -81,12 +90,15 @@ def duplicates_options(parser: argparse.ArgumentParser) -> None:
 
 def lineage(arguments: argparse.Namespace) -> Answer:
     """``modelkin lineage``: compare declared bases with similarities, of one model or all."""
+    space = None if arguments.fingerprint else arguments.space or usual_space()
     if arguments.model is None:
-        return _audit(arguments)
+        return _audit(arguments, space)
     if arguments.verdict or arguments.base_model:
         raise InvalidParameter("--verdict and --base-model narrow all models: leave out MODEL")
     with Client(arguments.url, arguments.api_key) as client:
-        found = client.lineage(arguments.space, arguments.model)
+        if space is None:
+            return _of_fingerprint(arguments, client.fingerprint_lineage(arguments.model))
+        found = client.lineage(space, arguments.model)
     columns, scores = score_cells(found.kin)
     rows = [
         (*score, state_text(_three_way(kin.stands_out)), text_or_dash(kin.relation))
@@ -101,11 +113,39 @@ def lineage(arguments: argparse.Namespace) -> Answer:
     return Answer(text, fields_of(found), as_notes(found.note), code)
 
 
-def _audit(arguments: argparse.Namespace) -> Answer:
-    with Client(arguments.url, arguments.api_key) as client:
-        listed = client.lineages(
-            arguments.space, verdict=arguments.verdict, base_model=arguments.base_model
+def _of_fingerprint(arguments: argparse.Namespace, found: FingerprintLineage) -> Answer:
+    """The lineage of a model of no space: what lines say of its declared bases."""
+    lines = found.lines
+    summary = {
+        "verdict": state_text(found.verdict),
+        "why": found.summary,
+        "declared base": text_or_dash(found.declared_base),
+        "likely base": text_or_dash(found.likely_base),
+        "relation": text_or_dash(found.relation),
+    }
+    if lines is not None:
+        summary["lines"] = f"{share_text(lines.share_of_lines)}, P {power_of_ten(lines.log10_p)}"
+        summary["tensors"] = f"{lines.found:,} of {lines.tensors:,} have lines of the base"
+        summary["new tensors"] = text_or_dash(lines.new_tensors)
+    if len(found.declared_bases) > 1:
+        summary["declared bases"] = ", ".join(
+            f"{each.base_model} {state_text(each.verdict)}" for each in found.declared_bases
         )
+    if found.chain:
+        links = [f"{link.base_model} ({share_text(link.share_of_lines)})" for link in found.chain]
+        summary["chain"] = " < ".join([found.model, *links])
+    says = found.verdict != "undeclared" or found.likely_base
+    code = _exit_code(arguments, [found] if says else [])
+    return Answer(pairs(summary), fields_of(found), code=code)
+
+
+def _audit(arguments: argparse.Namespace, space: str | None) -> Answer:
+    if space is None:
+        raise InvalidParameter(
+            "name a model, or a space with --space (or set MODELKIN_SPACE)", field="space"
+        )
+    with Client(arguments.url, arguments.api_key) as client:
+        listed = client.lineages(space, verdict=arguments.verdict, base_model=arguments.base_model)
         findings = list(listed)
     found, more = first_rows(findings, arguments, len(findings))
     columns = (
@@ -117,12 +157,12 @@ def _audit(arguments: argparse.Namespace) -> Answer:
     return Answer(text, fields, code=_exit_code(arguments, findings))
 
 
-def _exit_code(arguments: argparse.Namespace, findings: Iterable[Lineage | LineageFinding]) -> int:
+def _exit_code(arguments: argparse.Namespace, findings: Iterable[_Judged]) -> int:
     """1 if the command asks for an exit code and any finding, shown or not, is doubtful; else 0."""
     return int(arguments.exit_code and any(map(_is_doubtful, findings)))
 
 
-def _is_doubtful(found: Lineage | LineageFinding) -> bool:
+def _is_doubtful(found: _Judged) -> bool:
     """Whether a verdict is other than consistent, in a space that can give another one."""
     return found.verdict != "consistent" and found.reason != "differences"
 
@@ -164,6 +204,11 @@ def _lineage_summary(found: Lineage) -> dict[str, str]:
         summary["declared bases"] = ", ".join(map(_base_text, found.declared_bases))
     if found.base_relation is not None:
         summary["relation"] = found.base_relation
+    if found.relation is not None:
+        summary["measured"] = found.relation
+    if found.lines is not None:
+        share, p = share_text(found.lines.share_of_lines), power_of_ten(found.lines.log10_p)
+        summary["lines"] = f"{share} of the declared base, P {p}"
     if found.chain:
         links = [f"{link.base_model} ({share_text(link.similarity)})" for link in found.chain]
         summary["chain"] = " < ".join([found.model, *links])

@@ -83,6 +83,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="COUNT",
         help="the seconds between two polls; 0 for none",
     )
+    parser.add_argument(
+        "--no-fingerprints",
+        dest="fingerprints",
+        action="store_false",
+        help="make no fingerprints, by which models of any layout are found again",
+    )
+    parser.add_argument(
+        "--backfill-per-hour",
+        type=int,
+        metavar="COUNT",
+        help="how many stored models an hour are read again for their fingerprints, 60 by default; "
+        "0 for no limit",
+    )
 
 
 def poll_options(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +123,7 @@ def list_all(arguments: argparse.Namespace) -> Answer:
     """``modelkin sources list``: the sources with their last poll and error, the newest first."""
     with Client(arguments.url, arguments.api_key) as client:
         found = [s for s in client.sources.list() if arguments.space in {None, s.space}]
-    columns = ("SOURCE", "KIND", "SPACE", "HUB", "MODELS", "LAST POLL", "STATUS")
+    columns = ("SOURCE", "KIND", "SPACE", "HUB", "MODELS", "FINGERPRINTS", "LAST POLL", "STATUS")
     text = table(columns, map(_row, found)) if found else "no sources"
     return Answer(text, {"items": [fields_of(source) for source in found]})
 
@@ -131,7 +144,9 @@ def add(arguments: argparse.Namespace) -> Answer:
             exclude=arguments.exclude,
             filters={name: values for name, values in given.items() if values} or None,
             on_delete=arguments.on_delete,
-            poll_seconds=_poll_seconds(arguments.poll_seconds),
+            poll_seconds=_none_for_zero(arguments.poll_seconds),
+            fingerprints=UNCHANGED if arguments.fingerprints else False,
+            backfill_per_hour=_none_for_zero(arguments.backfill_per_hour),
         )
     summary = {"source": made.id, "space": made.space, "webhook": made.hook}
     fields = fields_of(made)
@@ -182,9 +197,20 @@ def _row(source: Source) -> tuple[str, ...]:
         source.space,
         text_or_dash(source.url),
         count_text(models if isinstance(models, int) else None),
+        _fingerprints(source),
         time_text(source.last_poll_at),
         state_text(status_of(source)),
     )
+
+
+def _fingerprints(source: Source) -> str:
+    """How many models have one, and how many are to be read for theirs."""
+    if not source.fingerprints:
+        return "none"
+    counts = source.fingerprint_counts
+    waiting = counts.get("waiting", 0)
+    more = f", {waiting:,} to read" if waiting else ""
+    return f"{counts.get('read', 0):,}{more}"
 
 
 def status_of(source: Source) -> str:
@@ -206,8 +232,8 @@ def _moment(text: object) -> datetime:
     return datetime.max.replace(tzinfo=UTC)
 
 
-def _poll_seconds(given: int | None) -> int | Unchanged | None:
-    """The seconds between polls: None, never, for 0; without a number the service decides."""
+def _none_for_zero(given: int | None) -> int | Unchanged | None:
+    """A number, or None for 0: no polls, or no limit; without a number the service decides."""
     return UNCHANGED if given is None else given or None
 
 

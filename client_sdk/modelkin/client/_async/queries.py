@@ -15,7 +15,7 @@ from modelkin.client._protocol.calls.requests import Query
 from modelkin.client._protocol.models import list_all
 from modelkin.client._protocol.uploads.tensor_order import LayoutCache, in_order, one_call
 from modelkin.types.kinship import Donors
-from modelkin.types.lineages import Lineage, LineageFinding
+from modelkin.types.lineages import FingerprintLineage, Lineage, LineageFinding
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
 from modelkin.types.vocabulary import (
     Compare,
@@ -218,6 +218,20 @@ class AsyncQueries:
             ApiError: ``model_not_found`` or ``space_not_found``.
         """
         return await self._connection.run(kinship.lineage(space, model))
+
+    async def fingerprint_lineage(self, model: str) -> FingerprintLineage:
+        """Compares the declared bases of a fingerprint with the lines in common.
+
+        It needs no space and no common layout. Lines in common confirm a base, and that there are
+        none proves nothing.
+
+        Args:
+            model: the name of a model that has a fingerprint.
+
+        Raises:
+            ApiError: ``fingerprint_not_found``.
+        """
+        return await self._connection.run(kinship.fingerprint_lineage(model))
 
     def lineages(
         self,

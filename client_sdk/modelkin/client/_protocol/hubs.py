@@ -91,6 +91,8 @@ def fields(
     filters: Filters | Unchanged | None,
     on_delete: str | Unchanged,
     poll_seconds: int | Unchanged | None,
+    fingerprints: bool | Unchanged,
+    backfill_per_hour: int | Unchanged | None,
 ) -> dict[str, Any]:
     """Check the given fields of a source as far as that needs no service, and return them."""
     values = {
@@ -104,6 +106,8 @@ def fields(
         "filters": filters,
         "on_delete": on_delete,
         "poll_seconds": poll_seconds,
+        "fingerprints": fingerprints,
+        "backfill_per_hour": backfill_per_hour,
     }
     if isinstance(base_model, str):
         values["base_model"] = check_model_name(base_model, field="base_model")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from modelkin._validation import check_model_name
+from modelkin._validation import check_model_name, quote_model
 from modelkin.client._protocol.calls import requests
 from modelkin.client._protocol.calls.call import Call, content_of
 from modelkin.client._protocol.calls.decoding import decode, reader
@@ -15,13 +15,13 @@ from modelkin.client._protocol.calls.requests import Query
 from modelkin.client._transport.messages import Request, Response
 from modelkin.errors import InvalidName
 from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode
-from modelkin.types.lineages import Lineage, LineageFinding
+from modelkin.types.lineages import FingerprintLineage, Lineage, LineageFinding
 from modelkin.types.paging import Page
 from modelkin.types.tensors import SpaceTensors
 from modelkin.types.vocabulary import Estimate, ModelKind
 from modelkin.wire import JSON
 
-__all__ = ["donors", "graph", "graphml", "lineage", "lineages", "tensors"]
+__all__ = ["donors", "fingerprint_lineage", "graph", "graphml", "lineage", "lineages", "tensors"]
 
 _GRAPHML: Final = "application/graphml+xml"
 
@@ -71,6 +71,12 @@ def lineage(space: str, model: str) -> Call[Lineage]:
     """Checks the declared base of a model."""
     params = [("model", check_model_name(model))]
     return Call(requests.get(f"{requests.space_path(space)}/lineage", params), reader(Lineage))
+
+
+def fingerprint_lineage(model: str) -> Call[FingerprintLineage]:
+    """Checks the declared bases of a fingerprint."""
+    request = requests.get(f"/v1/fingerprints/{quote_model(model)}/lineage")
+    return Call(request, reader(FingerprintLineage))
 
 
 def lineages(

@@ -16,7 +16,7 @@ from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._sync.listing import Listing
 from modelkin.types.kinship import Donors
-from modelkin.types.lineages import Lineage, LineageFinding
+from modelkin.types.lineages import FingerprintLineage, Lineage, LineageFinding
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
 from modelkin.types.vocabulary import (
     Compare,
@@ -217,6 +217,20 @@ class Queries:
             ApiError: ``model_not_found`` or ``space_not_found``.
         """
         return self._connection.run(kinship.lineage(space, model))
+
+    def fingerprint_lineage(self, model: str) -> FingerprintLineage:
+        """Compares the declared bases of a fingerprint with the lines in common.
+
+        It needs no space and no common layout. Lines in common confirm a base, and that there are
+        none proves nothing.
+
+        Args:
+            model: the name of a model that has a fingerprint.
+
+        Raises:
+            ApiError: ``fingerprint_not_found``.
+        """
+        return self._connection.run(kinship.fingerprint_lineage(model))
 
     def lineages(
         self,

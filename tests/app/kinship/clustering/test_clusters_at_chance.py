@@ -162,6 +162,40 @@ def test_a_signature_alone_stays_with_its_nearest(space: AppSpace) -> None:
     assert "the chance of 2 models is not known" in space.clusterings()[0].note
 
 
+def test_models_of_a_part_are_held_against_its_chance(space: AppSpace) -> None:
+    """Models without the last quarter: kin are with whole kin, and strangers are alone."""
+
+    def part(whole: Support) -> Support:
+        return Support(whole.indices[whole.indices < 3_000], M, gaps=[(3_000, M)])
+
+    kin, others = family(6), strangers(6)
+    models = {f"kin{at}": each for at, each in enumerate([*kin[:3], *map(part, kin[3:])])}
+    models |= {f"other{at}": each for at, each in enumerate([*others[:3], *map(part, others[3:])])}
+    space.put(models)
+    labels = space.cluster(ClusteringRequest("agglomerative"))
+    together = {group for group in clusters_of(labels) if len(group) > 1}
+    assert {frozenset(f"kin{at}" for at in range(6))} == together
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mask", [False, True])
+def test_a_mask_makes_no_cluster(services: Container, mask: bool) -> None:
+    """Strangers that share a causal mask are apart: it is left out of what is compared."""
+    layout = Layout.of([("attn.bias", (32, 32)), ("body", (3_000,))])
+    space = AppSpace(services, layout=layout, num_parameters=layout.num_parameters)
+    rng, lower = np.random.default_rng(5), np.flatnonzero(np.tril(np.ones((32, 32))).ravel())
+    models = []
+    for _ in range(8):
+        body = 32 * 32 + rng.choice(3_000, 300, replace=False)
+        inside = lower if mask else rng.choice(32 * 32, lower.size, replace=False)
+        chosen = np.sort(np.concatenate([inside, body]))
+        models.append(Support.from_indices(chosen, layout.num_parameters))
+    space.put(named(models))
+    labels = space.cluster(ClusteringRequest("hdbscan"))
+    assert {-1} == set(labels.values())
+    assert mask == ("constant_tensors" in space.clusterings()[0].chosen)
+
+
 @pytest.mark.slow
 @on_one_database
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -68,6 +68,7 @@ def test_noise_is_assigned_nowhere_and_kin_to_their_group(
         knows = with_layout and sends == "support"
         kappas = [vote.kappa for vote in stranger.votes]
         assert all(kappa is not None and kappa < 0.1 for kappa in kappas) == knows
+        assert (stranger.no_p is None) == knows == (stranger.log10_p == 0.0)
     for at in range(9):
         newcomer = client.clusterings.assign(space, sent(at % GROUPS))
         assert labels[f"m{at % GROUPS:02}"] == newcomer.cluster

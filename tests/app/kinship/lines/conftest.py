@@ -53,7 +53,13 @@ class Fingerprints:
         self._service = app.services[FingerprintService]
 
     def put(
-        self, name: str, fingerprint: Fingerprint, *, stated_by: Any = "client", **facts: Any
+        self,
+        name: str,
+        fingerprint: Fingerprint,
+        *,
+        stated_by: Any = "client",
+        source_id: Any = None,
+        **facts: Any,
     ) -> Stored:
         """Store a fingerprint with statements about it."""
         prepared = self._service.prepare(fingerprint)
@@ -64,6 +70,7 @@ class Fingerprints:
                 name,
                 prepared,
                 stated_by=stated_by,
+                source_id=source_id,
                 facts=Facts(**facts),
             )
 

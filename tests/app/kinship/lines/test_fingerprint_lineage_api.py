@@ -123,6 +123,20 @@ def test_an_unknown_base_is_said_to_be_so(stored: Fingerprints) -> None:
     assert "'base' has no fingerprint here" in found["summary"]
 
 
+def test_a_deleted_source_leaves_its_lineages(stored: Fingerprints) -> None:
+    """Fingerprints outlive the source that they came by."""
+    http = stored.app.http
+    source = {"kind": "huggingface", "space": "followed", "secret": "s" * 40}
+    made = http.post("/v1/sources", json=source)
+    assert 201 == made.status_code, made.text
+    read = {"stated_by": "hub", "source_id": made.json()["id"]}
+    stored.put("acme/base", planted("base"), **read)
+    stored.put("acme/made", planted("tuned"), base_models=("acme/base",), **read)
+    before = stored.lineage("acme/made")
+    assert 204 == http.delete(f"/v1/sources/{made.json()['id']}").status_code
+    assert ("consistent", before) == (before["verdict"], stored.lineage("acme/made"))
+
+
 def test_a_base_that_declares_itself_is_a_cycle(stored: Fingerprints) -> None:
     """So are loops of several; what leads into a loop of others is none."""
     stored.put("self", planted("base"), base_models=("self",))

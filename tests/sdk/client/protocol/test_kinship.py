@@ -203,6 +203,60 @@ def test_a_lineage_of_an_older_service_is_read(wire: Any) -> None:
     assert (None, None, None) == (found.reason, found.base.kappa, found.note)
 
 
+def test_a_lineage_of_a_fingerprint_is_read(wire: Any) -> None:
+    """It has the evidence of lines, and no S."""
+    lines = {
+        "verdict": "consistent",
+        "finding": "shares",
+        "relation": "depth_up_scaled",
+        "share_of_lines": 1,
+        "share_of_base": 0.5,
+        "share_of_parameters": 1.0,
+        "keys": 900,
+        "expected": 0.5,
+        "log10_p": -3000,
+        "scale": 8,
+        "tensors": 38,
+        "found": 38,
+        "tensors_of_base": "layers 0-5",
+        "new_tensors": None,
+        "stated_by": "hub",
+        "relations": [{"relation": "depth_up_scaled", "models": ["org/b"], "sentence": "grown"}],
+        "sources": [],
+    }
+    declared = {"base_model": "org/b", "verdict": "consistent", "reason": "lines", "lines": lines}
+    link = {"model": "org/a", "base_model": "org/b", "share_of_lines": 1.0, "log10_p": -3000.0}
+    body = {
+        "model": "org/a",
+        "verdict": "consistent",
+        "reason": "lines",
+        "summary": "grown",
+        "declared_base": "org/b",
+        "declared_bases": [declared],
+        "base_relation": None,
+        "relation": "depth_up_scaled",
+        "lines": lines,
+        "likely_base": None,
+        "chain": [link],
+        "likely_by_lines": None,
+        "cycle": False,
+        "compared": 0,
+        "truncated": False,
+    }
+    found = wire.client(httpx.Response(200, json=body)).fingerprint_lineage("org/a")
+    assert "/v1/fingerprints/org/a/lineage" == wire.target
+    assert (1.0, -3000.0, None) == (
+        found.lines.share_of_lines,
+        found.lines.log10_p,
+        found.lines.new_tensors,
+    )
+    assert (found.lines, ("org/b",)) == (
+        found.declared_bases[0].lines,
+        found.lines.relations[0].models,
+    )
+    assert 1.0 == found.chain[0].share_of_lines
+
+
 @pytest.mark.parametrize(
     ("call", "error"),
     [

@@ -34,6 +34,8 @@ class Sources(Resource):
         filters: Filters | None = None,
         on_delete: OnDelete = "keep",
         poll_seconds: int | Unchanged | None = UNCHANGED,
+        fingerprints: bool | Unchanged = UNCHANGED,
+        backfill_per_hour: int | Unchanged | None = UNCHANGED,
     ) -> Source:
         """Follows the models of a hub. Retries make no second source.
 
@@ -58,6 +60,9 @@ class Sources(Resource):
             filters: the models to follow: ``{"repos": [...], "owners": [...], "tags": [...]}``.
             on_delete: whether a model that is deleted on the hub is kept or removed here.
             poll_seconds: the seconds between two polls; None for no polls, an hour by default.
+            fingerprints: whether each model gets a fingerprint, also one that no space fits.
+            backfill_per_hour: how many stored models an hour are read again for theirs, 60 by
+                default; None for no limit.
 
         Raises:
             ApiError: ``space_not_found``, or an argument is wrong.
@@ -73,6 +78,8 @@ class Sources(Resource):
             filters,
             on_delete,
             poll_seconds,
+            fingerprints,
+            backfill_per_hour,
         )
         return self._connection.run(hubs.create(kind, given))
 
@@ -105,6 +112,8 @@ class Sources(Resource):
         filters: Filters | Unchanged | None = UNCHANGED,
         on_delete: OnDelete | Unchanged = UNCHANGED,
         poll_seconds: int | Unchanged | None = UNCHANGED,
+        fingerprints: bool | Unchanged = UNCHANGED,
+        backfill_per_hour: int | Unchanged | None = UNCHANGED,
     ) -> Source:
         """Changes the given fields of a source; None clears a field. See :meth:`create` for fields.
 
@@ -120,6 +129,9 @@ class Sources(Resource):
             filters: the models to follow.
             on_delete: whether a model that is deleted on the hub is kept or removed here.
             poll_seconds: the seconds between two polls.
+            fingerprints: whether each model gets a fingerprint; those that have none yet are read
+                again.
+            backfill_per_hour: how many of these an hour; None for no limit.
 
         Raises:
             ApiError: ``source_not_found``, or an argument is wrong.
@@ -135,6 +147,8 @@ class Sources(Resource):
             filters,
             on_delete,
             poll_seconds,
+            fingerprints,
+            backfill_per_hour,
         )
         return self._connection.run(hubs.update(source, given))
 
