@@ -1,8 +1,9 @@
 """Measure a backfill of fingerprints that workers divide among them, on one Postgres.
 
-The hub is a real server on loopback that sleeps before it sends a file, so that the processors of
-this machine do not decide. First one worker reads all models again. Then eight do; half-way one of
-them is killed, and another one is added.
+The hub is a real server on loopback that needs an equal while for each file, however many are asked
+for: it sends none before every worker that has something to do waits for one. These whiles are
+counted, so the processors of this machine, which all workers share, do not decide. First one worker
+reads all models again. Then eight do; half-way one of them is killed, and another one is added.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from app.hubs.backfill import FingerprintBackfill
 from app.hubs.records import FingerprintCounts, SourceRecord
 from app.hubs.repositories import fingerprint_states
 from app.hubs.service import SourceService
-from benchmarks.report import Findings, Row, Table, duration
+from benchmarks.report import Findings, Row, Table
 from tests.support.app.harness import KEY, AppHarness, open_app
 from tests.support.backends import PostgresBackend
 from tests.support.models.checkpoints import random_tensors, safetensors
@@ -43,30 +44,30 @@ class _Run:
     """A backfill that has ended.
 
     Attributes:
-        seconds: from its first sync to its last.
+        whiles: how often the hub has sent what was waited for.
         sent: how often the hub sent each file.
         counts: how far the fingerprints are.
     """
 
-    seconds: float
+    whiles: int
     sent: Counter[str]
     counts: FingerprintCounts
 
 
 def run(quick: bool) -> Findings:
     """Read the models again by one worker, then by eight."""
-    models, sleep, workers = (4, 0.1, 2) if quick else (160, 6.0, WORKERS)
+    models, workers = (6, 2) if quick else (80, WORKERS)
     with _followed(models) as (app, hub, source, folder):
-        one = _Backfill(app, hub, source, folder / "one", sleep).run(1)
-        eight = _Backfill(app, hub, source, folder / "eight", sleep).run(workers, models // 2)
-    ratio = one.seconds / eight.seconds
-    what = f"{models} models, {sleep:g} s each: {workers} workers, one killed and one added"
+        one = _Backfill(app, hub, source, folder / "one").run(1)
+        eight = _Backfill(app, hub, source, folder / "several").run(workers, models // 2)
+    ratio = one.whiles / eight.whiles
+    what = f"{models} models: {workers} workers, one killed and one added"
     whole = FingerprintCounts(models, 0, 0)
     rows = [
         Row(
-            f"{what}, against one: in",
-            duration(eight.seconds),
-            f"one worker: {duration(one.seconds)}",
+            f"{what}: the whiles of a file",
+            str(eight.whiles),
+            f"one worker: {one.whiles}",
             f"{ratio:.2f}×",
             "≥ 7×",
             ratio >= 7,
@@ -110,17 +111,13 @@ class _Backfill:
 
     Args:
         folder: for the output of its workers.
-        sleep: seconds before the hub sends a file.
     """
 
-    def __init__(
-        self, app: AppHarness, hub: Hub, source: SourceRecord, folder: Path, sleep: float
-    ) -> None:
+    def __init__(self, app: AppHarness, hub: Hub, source: SourceRecord, folder: Path) -> None:
         self._app, self._hub, self._source, self._folder = app, hub, source, folder
-        self._sleep = sleep
-        self._sent, self._lock = Counter[str](), threading.Lock()
+        self._sent, self._whiles = Counter[str](), 0
+        self._waiting, self._lock = list[threading.Event](), threading.Lock()
         self._workers: list[ModuleProcess] = []
-        self._is_begun = False
 
     def run(self, workers: int, killed_after: int | None = None) -> _Run:
         """Forget all fingerprints, and have workers make them again.
@@ -135,26 +132,43 @@ class _Backfill:
             for _ in range(workers):
                 self._start()
             self._until(lambda: all("takes jobs" in w.stdout.read_text() for w in self._workers))
-            begin, self._is_begun = time.monotonic(), True
-            if killed_after is not None:
-                self._until(lambda: self._counts().read >= killed_after)
-                self._workers[0].kill()
-                self._start()
-            self._until(lambda: not self._counts().waiting)
-            seconds = time.monotonic() - begin
+            while self._counts().waiting:
+                self._until(lambda: self._all_wait(workers))
+                if killed_after is not None and self._counts().read >= killed_after:
+                    killed_after = None
+                    self._workers[0].kill()
+                    self._start()
+                self._send()
         finally:
+            self._hub.on_cdn = lambda _: False
+            self._send()
             for worker in self._workers:
                 worker.kill()
                 worker.wait(_LEASE_S)
-            self._hub.on_cdn = lambda _: False
-        return _Run(seconds, self._sent, self._counts())
+        return _Run(self._whiles, self._sent, self._counts())
 
     def _wait(self, request: Handler) -> bool:
-        """Be a slow hub."""
+        """Be a slow hub: wait for the others who ask."""
+        sent = threading.Event()
         with self._lock:
             self._sent[request.path.partition("?")[0]] += 1
-        time.sleep(self._sleep)
+            self._waiting.append(sent)
+        sent.wait(_LIMIT_S)
         return False
+
+    def _all_wait(self, workers: int) -> bool:
+        """Whether each worker waits for a file, or there is no more for it to do."""
+        waiting = self._counts().waiting
+        with self._lock:
+            return len(self._waiting) >= min(workers, waiting)
+
+    def _send(self) -> None:
+        """End the while of all files that are waited for."""
+        with self._lock:
+            self._whiles += bool(self._waiting)
+            for sent in self._waiting:
+                sent.set()
+            self._waiting.clear()
 
     def _start(self) -> None:
         number = len(self._workers)
@@ -165,6 +179,7 @@ class _Backfill:
             f"--job-lease-seconds={_LEASE_S:g}",
             "--job-concurrency=4",  # one backfill at a time
             "--egress-allow=127.0.0.1",
+            "--hub-timeout-seconds=3600",  # its whiles last as long as this machine needs
         )
         settings = environment(MODELKIN_KERNELS="reference", MODELKIN_ENCRYPTION_KEYS=KEY)
         worker = ModuleProcess("workers", *flags, env=settings, stdout=log, stderr=log)
@@ -196,6 +211,5 @@ class _Backfill:
             assert time.monotonic() < end, [
                 each.stdout.read_text()[-500:] for each in self._workers
             ]
-            if self._is_begun:
-                self._app.services[FingerprintBackfill].due()
+            self._app.services[FingerprintBackfill].due()
             time.sleep(0.2)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from app.hubs.clients.answers import items_of, name_of, part_of, read_answer, shown, text_of
+from app.hubs.clients.answers import (
+    items_of,
+    moment_of,
+    name_of,
+    part_of,
+    read_answer,
+    shown,
+    text_of,
+)
 from app.infra.errors import HubProtocolError
 from modelkin.core.foreign_json import NULL, Raw
 
@@ -35,6 +44,25 @@ def test_a_text_that_is_one(text: str) -> None:
     """Letters of any script, pairs of surrogates and backslashes stay, also beside a half."""
     whole = read([text, "\ud800"])
     assert (text, text) == (text_of(next(items_of(whole))), name_of(read(text), "a name"))
+
+
+@pytest.mark.parametrize(
+    ("said", "moment"),
+    [
+        ("2025-03-04T05:06:07.000Z", datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)),
+        ("2025-03-04T05:06:07+02:00", datetime(2025, 3, 4, 3, 6, 7, tzinfo=UTC)),
+        (1741064767000, datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)),
+        ("1741064767000", datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)),
+        ("2025-03-04T05:06:07", None),
+        ("yesterday", None),
+        (10**30, None),
+        (True, None),
+        (None, None),
+    ],
+)
+def test_a_moment_has_an_offset_or_is_a_number(said: Any, moment: datetime | None) -> None:
+    """Milliseconds since 1970, as registries write them; anything else is none."""
+    assert moment == moment_of(read(said))
 
 
 def test_what_is_of_another_type_is_absent() -> None:
