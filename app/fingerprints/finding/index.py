@@ -18,13 +18,12 @@ from typing import Final
 from cachetools import LRUCache
 
 from app.fingerprints.finding.feed import TenantFeed
-from app.fingerprints.finding.listing import Listing, Query, listed
+from app.fingerprints.finding.listing import Listing, Query, listed, query_of
 from app.fingerprints.finding.records import Damaged, Feed, Found
 from app.fingerprints.finding.rounds import MOST_HOLDERS, candidates
 from app.fingerprints.finding.segment_store import SegmentStore
 from app.fingerprints.finding.shared_index import SharedIndex
 from app.fingerprints.finding.tenant_index import RETRY_DELAY_S, TAIL_ENTRIES, TenantIndex
-from app.fingerprints.finding_keys import coarse_end
 from app.infra.db.database import Reader
 from app.infra.deadlines import Deadline
 from app.infra.errors import Unavailable
@@ -107,8 +106,7 @@ class FindingIndex:
         deadline: Deadline,
     ) -> Found:
         """As :meth:`find`, by the feed of a tenant."""
-        scale, keys = coarse_end(fingerprint)
-        query = Query(scale.bit_length() - 1, dict(fingerprint.lines), keys)
+        query = query_of(fingerprint)
         ask = partial(
             candidates, query, feed=feed, leave_out=leave_out, limit=limit, deadline=deadline
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +12,16 @@ import numpy.typing as npt
 from app.fingerprints.finding.ranking import Chance
 from app.fingerprints.finding.records import Keys
 from app.fingerprints.finding.snapshot import Snapshot
+from modelkin.core.fingerprints.arrays import kept
+from modelkin.core.fingerprints.fingerprint import Fingerprint
 
-__all__ = ["Listing", "Query", "listed"]
+__all__ = ["Listing", "Query", "listed", "query_of"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+MOST_KEYS: Final = 2047
+"""Keys that are looked up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +37,19 @@ class Query:
     scale: int
     lines: Mapping[int, int]
     keys: Keys
+
+
+def query_of(fingerprint: Fingerprint) -> Query:
+    """The query of a fingerprint, with more of its keys than others are found by.
+
+    A small model keeps keys of a finer scale than a large one is found by. So the more of the large
+    one's keys are looked up, the smaller a part of it is found: twice as many take twice the time.
+    """
+    keys, scale = fingerprint.distinct, fingerprint.scale
+    while keys.size > MOST_KEYS:
+        scale *= 2
+        keys = keys[: kept(keys, scale)]
+    return Query(scale.bit_length() - 1, dict(fingerprint.lines), keys)
 
 
 @dataclass(frozen=True, eq=False)

@@ -176,6 +176,8 @@ class _Check:
     def __call__(self, places: Ints) -> None:
         self._require_unchanged()
         new = np.unique(places[~self._known[places]])
+        for place in new.tolist() if new.size > 1 else ():  # all at once, where the disk has them
+            self.read_ahead(place, place + 1)
         for begin in range(0, new.size, 1024):
             some = new[begin : begin + 1024]
             blocks = self._blocks[some]

@@ -29,6 +29,7 @@ from app.fingerprints.finding.records import Keys
 from app.fingerprints.finding_keys import coarse_end
 from app.infra.deadlines import NEVER
 from app.infra.errors import FingerprintNotFound, Unavailable
+from app.settings import Settings
 from app.tenancy.auth.records import Tenant
 from modelkin.core.fingerprints.comparison import MODEL_LIMIT, chance
 from modelkin.core.fingerprints.fingerprint import Fingerprint
@@ -63,11 +64,11 @@ def made(held: Keys) -> Fingerprint:
     return Fingerprint(_SCALE, (tensor,), {_LENGTH: rows}, held, owners, lengths)
 
 
-def work(folder: Path, backend: Backend, seed: int) -> None:
+def work(folder: Path, settings: Settings, seed: int) -> None:
     """Put, remove and find, until killed; write down what was done, and what was wrong."""
     draw = random.Random(seed)
     told = (folder / f"{seed}.told").open("w", buffering=1)
-    with open_services(settings_of(folder, backend), prepared=True) as services:
+    with open_services(settings, prepared=True) as services:
         stored = StoredFingerprints(services, services[Tenant])
         index = FindingIndex(folder / "finding", tail_entries=40 * _KEYS)
         while True:
@@ -148,14 +149,15 @@ def main() -> int:
     options = parser.parse_args()
     draw, done = random.Random(options.seed), Counter[str]()
     with _stores(options.postgres) as (folder, backend):
-        with open_services(settings_of(folder, backend)):
+        settings = settings_of(folder, backend)
+        with open_services(settings):
             pass
         running, numbers = list[SpawnProcess](), 0
         end, next_harm = time.monotonic() + 60 * options.minutes, time.monotonic() + 20
         while time.monotonic() < end:
             while len(running) < options.processes:
                 numbers += 1
-                arguments = folder, backend, 1000 * options.seed + numbers
+                arguments = folder, settings, 1000 * options.seed + numbers
                 running.append(_CONTEXT.Process(target=work, args=arguments))
                 running[-1].start()
             if time.monotonic() > next_harm:

@@ -228,3 +228,17 @@ def test_heads_on_a_frozen_base_are_kin_of_it(
     hub = with_strangers(draw, fingerprint(base), *heads[1:])
     found = find(index, hub, heads[0])
     assert ({1, 2, 3, 4}, 0) == (ids(found), found.common)
+
+
+def test_a_small_model_is_found_as_a_part_of_a_large_one(
+    draw: np.random.Generator, index: FindingIndex
+) -> None:
+    """One line in fifty: more of the large one's keys are looked up than it is found by."""
+    part = fingerprint(keys(draw, HELD, 1), 1)
+    hub = with_strangers(draw, part)
+    scale, lines = 16, 50 * HELD
+    shared = part.keys[part.keys <= (2**64 - 1) // scale]
+    whole = np.union1d(shared, keys(draw, lines // scale - shared.size, scale))
+    found = find(index, hub, fingerprint(whole, scale, lines=lines))
+    assert {1} == ids(found)
+    assert shared.size == found.candidates[0].keys
