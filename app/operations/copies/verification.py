@@ -19,6 +19,7 @@ from app.models.spaces.repositories import spaces
 from app.operations.copies import repository
 from app.operations.copies.bucket_checks import BucketChecks
 from app.operations.copies.derivation import SpaceState, space_state
+from app.operations.copies.fingerprint_checks import FingerprintChecks
 from app.operations.copies.learngene_checks import LearngeneChecks
 from app.operations.copies.records import Finding, ModelState, name_of
 from app.operations.copies.repairs import Repairs
@@ -77,6 +78,7 @@ class Verification:
             token = store_token(session)
         self._supports = SupportChecks(blobs, token, repairs, deep=deep)
         self._learngenes = LearngeneChecks(database, blobs, deep=deep)
+        self._fingerprints = FingerprintChecks(database, deep=deep)
 
     def findings(self) -> Iterator[Finding]:
         """Yield all findings, as the checks make them."""
@@ -85,6 +87,7 @@ class Verification:
             yield from self._secrets.findings()
         yield from self._models()
         yield from self._learngenes.findings()
+        yield from self._fingerprints.findings()
         if self._deep:
             yield from self._of_spaces()
         yield from self._orphans()
