@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         ClusterQuality,
         Vote,
     )
+    from modelkin.types.fingerprints.stored import FingerprintItem, StoredFingerprint
     from modelkin.types.hubs import HubEvent, Source
     from modelkin.types.jobs import JobInfo, JobProgress
     from modelkin.types.keys import ApiKey
@@ -174,6 +175,7 @@ __all__ = [
     "DuplicateWeights",
     "FewSamplesWarning",
     "Fingerprint",
+    "FingerprintItem",
     "Graph",
     "GraphEdge",
     "GraphNode",
@@ -242,6 +244,7 @@ __all__ = [
     "SpaceTensors",
     "SplitClient",
     "StatedWeights",
+    "StoredFingerprint",
     "StopList",
     "Subscription",
     "Subspace",

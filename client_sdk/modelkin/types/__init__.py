@@ -16,6 +16,7 @@ from modelkin.types.clusterings import (
     ClusterQuality,
     Vote,
 )
+from modelkin.types.fingerprints.stored import FingerprintItem, StoredFingerprint
 from modelkin.types.hubs import HubEvent, Source
 from modelkin.types.jobs import JobInfo, JobProgress
 from modelkin.types.keys import ApiKey
@@ -156,6 +157,7 @@ __all__ = [
     "DuplicateWeights",
     "FREE",
     "StatedWeights",
+    "StoredFingerprint",
     "UNCHANGED",
     "ApiKey",
     "Assignment",
@@ -180,6 +182,7 @@ __all__ = [
     "Donors",
     "Estimate",
     "EventType",
+    "FingerprintItem",
     "Graph",
     "GraphEdge",
     "GraphNode",

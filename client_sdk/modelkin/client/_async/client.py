@@ -12,6 +12,7 @@ from modelkin.client._async.anatomies import AsyncAnatomies
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.queries import AsyncQueries
 from modelkin.client._async.resources.clusterings import AsyncClusterings
+from modelkin.client._async.resources.fingerprints import AsyncFingerprints
 from modelkin.client._async.resources.hubs import AsyncSources
 from modelkin.client._async.resources.jobs import AsyncJobs
 from modelkin.client._async.resources.keys import AsyncKeys
@@ -79,6 +80,7 @@ class AsyncClient(AsyncUploads, AsyncQueries, AsyncAnatomies):
         signatures: reads signatures.
         sketches: stores and reads sketches.
         subspaces: stores and reads data subspaces.
+        fingerprints: the lines of checkpoints, by model name and in no space.
         clusterings: clusterings, and the policies by which the service makes them.
         maps: the models of a space in the plane.
         learngenes: the layers that newcomers of a cluster start from.
@@ -148,6 +150,7 @@ class AsyncClient(AsyncUploads, AsyncQueries, AsyncAnatomies):
         self.signatures = AsyncSignatures(connection)
         self.sketches = AsyncSketches(connection)
         self.subspaces = AsyncSubspaces(connection)
+        self.fingerprints = AsyncFingerprints(connection)
         self.clusterings = AsyncClusterings(connection, self._layouts)
         self.maps = AsyncMaps(connection)
         self.learngenes = AsyncLearngenes(connection, config.timeout, config.idle_timeout)

@@ -15,6 +15,7 @@ from modelkin.client._sync.anatomies import Anatomies
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.queries import Queries
 from modelkin.client._sync.resources.clusterings import Clusterings
+from modelkin.client._sync.resources.fingerprints import Fingerprints
 from modelkin.client._sync.resources.hubs import Sources
 from modelkin.client._sync.resources.jobs import Jobs
 from modelkin.client._sync.resources.keys import Keys
@@ -77,6 +78,7 @@ class Client(Uploads, Queries, Anatomies):
         signatures: reads signatures.
         sketches: stores and reads sketches.
         subspaces: stores and reads data subspaces.
+        fingerprints: the lines of checkpoints, by model name and in no space.
         clusterings: clusterings, and the policies by which the service makes them.
         maps: the models of a space in the plane.
         learngenes: the layers that newcomers of a cluster start from.
@@ -146,6 +148,7 @@ class Client(Uploads, Queries, Anatomies):
         self.signatures = Signatures(connection)
         self.sketches = Sketches(connection)
         self.subspaces = Subspaces(connection)
+        self.fingerprints = Fingerprints(connection)
         self.clusterings = Clusterings(connection, self._layouts)
         self.maps = Maps(connection)
         self.learngenes = Learngenes(connection, config.timeout, config.idle_timeout)

@@ -23,7 +23,7 @@ from modelkin.errors import ApiError
 from modelkin.types.models import BulkItem, BulkResult
 from modelkin.types.vocabulary import BulkStatus
 
-__all__ = ["put_alone", "put_chunk"]
+__all__ = ["put_alone", "put_chunk", "put_lines"]
 
 _JSONL: Final = "application/jsonl"
 _MAX_RESULT_BYTES: Final = 1 << 16
@@ -32,10 +32,9 @@ _ITEM_REFUSALS: Final = frozenset({409, 413, 422})
 """Statuses that concern one model, so that the upload goes on."""
 
 
-def _put_batch(space: str, lines: bytes, names: Sequence[str]) -> Call[tuple[BulkResult, ...]]:
-    """Stores many models at once; ``lines`` belong to ``names``."""
+def put_lines(path: str, lines: bytes, names: Sequence[str]) -> Call[tuple[BulkResult, ...]]:
+    """Stores many things at once; ``lines`` belong to ``names``."""
     headers = {"Accept": _JSONL, "Content-Type": _JSONL}
-    path = f"{space_path(space)}/batch"
     # Each line is stored as by a PUT: the same lines again change nothing.
     most = min(MAX_JSON_BYTES, len(names) * _MAX_RESULT_BYTES)
     request = Request("POST", path, (), headers, lines, idempotent=True, most=most)
@@ -46,7 +45,8 @@ def put_chunk(space: str, chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
     """Put the lines of a chunk in one request."""
     data = b"".join(line.data for line in chunk.lines)
     results: tuple[BulkResult, ...]
-    results = yield _put_batch(space, data, [line.model for line in chunk.lines])
+    names = [line.model for line in chunk.lines]
+    results = yield put_lines(f"{space_path(space)}/batch", data, names)
     return results
 
 
