@@ -36,6 +36,7 @@ def test_a_base_of_another_layout_is_confirmed(
     assert "the same random seed" in found["summary"]
 
 
+@pytest.mark.slow
 def test_new_tensors_are_named(stored: Fingerprints) -> None:
     """Those that have lines of the base, and those that have none."""
     stored.put("base", planted("base"))
@@ -74,6 +75,7 @@ def test_absence_contradicts_nothing(stored: Fingerprints) -> None:
     assert "which of the two came first, nothing here says" in found["summary"]
 
 
+@pytest.mark.slow
 def test_models_that_declare_the_base_contradict_nothing(stored: Fingerprints) -> None:
     """A fine-tune of the same base, of which no line is left either, is no other source."""
     stored.put("claimed", planted("stranger"), published_at=OLD)
@@ -123,6 +125,7 @@ def test_an_unknown_base_is_said_to_be_so(stored: Fingerprints) -> None:
     assert "'base' has no fingerprint here" in found["summary"]
 
 
+@pytest.mark.slow
 def test_a_deleted_source_leaves_its_lineages(stored: Fingerprints) -> None:
     """Fingerprints outlive the source that they came by."""
     http = stored.app.http
@@ -153,6 +156,7 @@ def test_a_base_that_declares_itself_is_a_cycle(stored: Fingerprints) -> None:
     assert ("consistent", True) == (found["verdict"], found["cycle"])
 
 
+@pytest.mark.slow
 def test_a_chain_has_the_lines_of_each_step(stored: Fingerprints) -> None:
     """As far as fingerprints are known."""
     stored.put("root", planted("base"), base_models=("gone",))
@@ -164,6 +168,7 @@ def test_a_chain_has_the_lines_of_each_step(stored: Fingerprints) -> None:
     assert 0.5 < chain[1]["share_of_lines"] < 0.7
 
 
+@pytest.mark.slow
 def test_each_of_several_bases_is_judged(stored: Fingerprints) -> None:
     """The first that weighs most decides; beside a confirmed one, no other is contradicted."""
     stored.put("base", planted("base"), published_at=OLD)
@@ -198,6 +203,7 @@ def test_bits_tell_a_quantised_copy(stored: Fingerprints) -> None:
     assert "The model is said to be quantised, and its file has 16.0 bits" in found["summary"]
 
 
+@pytest.mark.slow
 def test_a_base_that_came_later_is_said_to_be_younger(stored: Fingerprints) -> None:
     """Lines have no direction, so it is confirmed all the same."""
     stored.put("base", planted("base"), published_at=NEW)

@@ -131,6 +131,7 @@ def test_where_lines_and_s_disagree_the_answer_says_why(
     assert "rows, columns or units were put in another order" in found["summary"]
 
 
+@pytest.mark.slow
 def test_lines_that_leave_it_open_contradict_no_s(stored: Fingerprints, space: Family) -> None:
     """A base that S confirms may have no line left."""
     space.declare("model", "base")
@@ -156,6 +157,7 @@ def test_a_likely_base_is_looked_for_among_fingerprints(
     assert "base" == space.lineage("model")["likely_base"]  # S stands first in its own space
 
 
+@pytest.mark.slow
 def test_a_loop_across_layouts_is_a_cycle(stored: Fingerprints, space: Family) -> None:
     """The declarations of fingerprints go on where those of the space end."""
     stored.put("elsewhere", planted("base"), base_models=("model",))
@@ -166,6 +168,7 @@ def test_a_loop_across_layouts_is_a_cycle(stored: Fingerprints, space: Family) -
     assert ["elsewhere", "model"] == [each["base_model"] for each in found["chain"]]
 
 
+@pytest.mark.slow
 def test_bases_of_both_kinds_are_judged_each_by_its_own(
     stored: Fingerprints, space: Family
 ) -> None:

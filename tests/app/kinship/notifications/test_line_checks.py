@@ -36,6 +36,7 @@ def data_of(app: AppHarness, made: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda data: data["event"])
 
 
+@pytest.mark.slow
 def test_each_of_the_three_may_come_last(stored: Fingerprints, told: Any) -> None:
     """The model, the base that it declares, or the one that its lines are of."""
     parts: dict[str, tuple[str, dict[str, Any]]] = {
@@ -68,6 +69,7 @@ def test_another_declaration_is_checked(stored: Fingerprints, told: Any) -> None
     assert ["made"] == [each["model"] for each in told()]
 
 
+@pytest.mark.slow
 def test_what_is_not_contradicted_is_no_news(stored: Fingerprints, told: Any) -> None:
     """A base that is confirmed, unknown or left open."""
     stored.put("base", planted("base"), published_at=OLD)
