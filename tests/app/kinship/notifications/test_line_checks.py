@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.anatomy.keeping import AnatomyKeeper
 from app.webhooks.outbox import LINEAGE_MISMATCH
 from tests.app.kinship.lines.conftest import NEW, OLD, Fingerprints, planted, removed
 from tests.app.kinship.notifications.conftest import fresh
@@ -18,7 +20,8 @@ from tests.support.servers.webhook_receiver import Receiver
 
 @pytest.fixture
 def stored(app: AppHarness) -> Iterator[Fingerprints]:
-    """No fingerprint yet."""
+    """No fingerprint yet; anatomies are made at once."""
+    app.services[AnatomyKeeper].delay = timedelta(0)
     yield from removed(Fingerprints(app))
 
 

@@ -70,6 +70,7 @@ GRAPH = {
             "expected": 0.5,
             "kappa": 0.5,
             "covered": None,
+            "log10_p": None,
         }
     ],
 }
