@@ -14,6 +14,7 @@
 #             what large answers cost; 50 restarts of processes on each database, under load without retries;
 #             restarts of two services behind Caddy, where it is installed;
 #             the last release beside this version, on a database that it made and this one migrated;
+#             a hub of 163 checkpoints that a service follows through kills, and what it then says of them;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
 # make flower the last of these alone                            make audit  known vulnerabilities of what is pinned
 SHELL := /bin/bash
@@ -106,6 +107,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.bystander
 	$(BIN)/python -m tests.soak.merges
 	$(BIN)/python -m tests.soak.jobs_share
+	$(BIN)/python -m tests.soak.kin
 	$(BIN)/python -m tests.soak.constant_load
 	$(BIN)/python -m tests.soak.reads_see_writes
 	$(BIN)/python -m tests.soak.restarts

@@ -16,7 +16,7 @@ from studies.lines.trained import Trained
 from studies.lines.upcycled import upcycled
 from studies.lines.zoo import Tensors
 
-__all__ = ["LIMITS", "Member", "hub_figures", "members"]
+__all__ = ["LIMITS", "Member", "checkpoints", "hub_figures", "members"]
 
 LIMITS: Final = (-4, -6, -9, -13, -16)
 """Logarithms of P below which two models are said to be kin."""
@@ -39,11 +39,11 @@ class Member:
 
 def members(trained: Trained) -> Iterator[Member]:
     """All checkpoints: two families that were trained apart on the same data."""
-    for name, families, tensors in _checkpoints(trained):
+    for name, families, tensors in checkpoints(trained):
         yield Member(name, frozenset(families), fingerprints_of(tensors).usual)
 
 
-def _checkpoints(trained: Trained) -> Iterator[tuple[str, str, Tensors]]:
+def checkpoints(trained: Trained) -> Iterator[tuple[str, str, Tensors]]:
     """A name, a letter for each family, and the weights."""
     base, stranger = trained.base(), trained.base(1)
     first, second = (trained.fine_tuned(seed).tensors for seed in (11, 12))

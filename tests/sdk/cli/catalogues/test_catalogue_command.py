@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from modelkin import Catalogue
+from modelkin.cli import main
 from tests.sdk.cli.conftest import Run
 from tests.sdk.core.fingerprints.planted import DERIVED, Tensors, model
 
@@ -19,19 +22,24 @@ def save(path: Path, tensors: Tensors) -> None:
     save_file({name: np.ascontiguousarray(values) for name, values in tensors.items()}, path)
 
 
-@pytest.fixture
-def here(tmp_path: Path, run_here: Run) -> Path:
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a catalogue of two bases, one of their children, and a stranger."""
+    folder = tmp_path_factory.mktemp("written")
     for seed in range(3):
-        save(tmp_path / f"model-{seed}.safetensors", model(seed))
-    save(tmp_path / "child.safetensors", DERIVED["fused"](DERIVED["8 bits"](model(0))))
-    lines = [
-        "model-0.safetensors name=org/first license=mit date=2024-05-01",
-        "model-1.safetensors",
-    ]
-    (tmp_path / "list").write_text("\n".join(lines))
-    done = run_here("catalogue", "build", "list", "-o", "bases.mkct")
-    assert (0, "") == (done.returncode, done.stderr)
+        save(folder / f"model-{seed}.safetensors", model(seed))
+    save(folder / "child.safetensors", DERIVED["fused"](DERIVED["8 bits"](model(0))))
+    first = "model-0.safetensors name=org/first license=mit date=2024-05-01"
+    (folder / "list").write_text(f"{first}\nmodel-1.safetensors")
+    with contextlib.chdir(folder):
+        assert 0 == main(["catalogue", "build", "list", "-o", "bases.mkct"])
+    return folder
+
+
+@pytest.fixture
+def here(written: Path, tmp_path: Path) -> Path:
+    """A folder with these files, in which commands run."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 
@@ -60,8 +68,6 @@ def test_models_are_given_beside_a_catalogue(run_here: Run, here: Path) -> None:
     done = run_here(*asked, "org/first=model-2.safetensors")
     assert (1, "") == (done.returncode, done.stdout)
     assert "would have the name of a base, 'org/first'" in done.stderr
-    done = run_here("anatomy", "child.safetensors")
-    assert "models by --with, well-known bases by --catalogue" in done.stderr
 
 
 def test_what_a_catalogue_holds(run_here: Run, here: Path) -> None:
