@@ -213,7 +213,7 @@ class AnatomyService:
             record,
             own,
             met,
-            max(proposed.compared, read),
+            max(proposed.compared - len(left_out), read),
             proposed.common,
             proposed.truncated or not is_whole,
             is_whole,

@@ -37,6 +37,7 @@ ROW_TYPES = {
     *("BlockAngles", "BulkItem", "BulkResult", "Cluster", "ClusterQuality", "DeliveryAttempt"),
     *("DeclaredBase", "Donor", "DonorExplanation", "GraphEdge", "GraphNode", "HttpsFile"),
     *("HubFile",),
+    *("KnownModel", "Relative"),
     *("JobProgress", "Kin", "LearngeneTensor", "LineageLink", "MergeParty", "MlflowFile"),
     *("DuplicateModel", "LineageFinding"),
     *("Neighbor", "Page", "PublicNeighbor", "Revision"),

@@ -20,7 +20,7 @@ from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.quoting import quote
 from modelkin.errors import ApiError, ConnectionFailed, InvalidParameter
-from modelkin.types.anatomies.anatomy import MORE
+from modelkin.types.anatomies.anatomy import MORE, stated_by_clients
 from modelkin.types.anatomies.relatives import Relative
 
 __all__ = [
@@ -34,7 +34,6 @@ __all__ = [
 
 _ENDINGS: Final = (".safetensors", ".gguf", ".mkfp", ".json", ".bin", ".pt")
 """Endings of names of files, which no model has."""
-_NAMED: Final = 3
 
 
 def relatives_options(parser: argparse.ArgumentParser) -> None:
@@ -113,11 +112,7 @@ def told_where(client: Client, asked: str, subject: str | Fingerprint) -> Iterat
 
 def stated_note(names: Sequence[str]) -> tuple[str, ...]:
     """A note on models whose files the service has not read itself."""
-    if not names:
-        return ()
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    listed = ", ".join(names[:_NAMED])
-    return (f"stated by clients, who may state anything: {listed}{more}",)
+    return (f"stated {stated_by_clients(names)}",) if names else ()
 
 
 def truncated_note(truncated: bool) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -11,7 +11,10 @@ from modelkin._printing import Table, excerpt
 from modelkin.core.fingerprints.anatomy import Anatomy
 from modelkin.types.vocabulary import EdgeReason, StatedBy
 
-__all__ = ["MORE", "KnownModel", "ModelAnatomy", "TensorPairs"]
+__all__ = ["MORE", "KnownModel", "ModelAnatomy", "TensorPairs", "stated_by_clients"]
+
+_NAMED: Final = 3
+"""Models that a note names."""
 
 MORE: Final = (
     "others may be kin as well: of a popular base the service names some, and their relatives lead "
@@ -85,19 +88,16 @@ class ModelAnatomy(Anatomy):
 
     def _table(self) -> Table:
         found = super()._table()
-        stated = {name for name, each in self.models.items() if each.stated_by == "client"}
-        facts = tuple(
-            (excerpt(each.model), each.summary + _aside(each.model in stated))
-            for each in self.parents
-        )
+        stated = [name for name, each in self.models.items() if each.stated_by == "client"]
         notes = (
             *found.notes,
+            *((("stated", stated_by_clients(stated)),) if stated else ()),
             ("compared", f"with {self.compared:,} stored model{'' if self.compared == 1 else 's'}"),
             *((("more", MORE),) if self.truncated else ()),
         )
         whose = "" if self.model is None else f" of {excerpt(self.model)}"
         title = found.title.replace("Anatomy", f"Anatomy{whose}", 1)
-        return replace(found, title=title, facts=facts, notes=notes)
+        return replace(found, title=title, notes=notes)
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,6 +129,8 @@ class TensorPairs(Anatomy):
         return {**super().to_json(), **more}
 
 
-def _aside(stated: bool) -> str:
-    """What stands beside a model whose file the service has not read itself."""
-    return ", stated by a client" if stated else ""
+def stated_by_clients(names: Sequence[str]) -> str:
+    """What is said of models whose files the service has not read itself."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    listed = ", ".join(excerpt(name) for name in names[:_NAMED])
+    return f"by clients, who may state anything: {listed}{more}"

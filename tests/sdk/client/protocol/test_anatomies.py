@@ -58,22 +58,23 @@ def test_a_stored_model_knows_its_base(client: Any) -> None:
     known = found.models["anatomies/base"]
     assert ("declared", "client", 1) == (known.edge, known.stated_by, known.revision)
     text, page = repr(found), found._repr_html_()
-    assert "Anatomy of anatomies/child, 37 tensors, 1 parent" in text
-    assert "stated by a client" in text
-    assert "stated by a client" in page
+    assert "Anatomy of anatomies/child, 25 tensors, 1 parent" in text
+    said = "by clients, who may state anything: anatomies/base"
+    assert f"stated: {said}" in text
+    assert said in page
 
 
 def test_relatives_print_as_a_table(client: Any) -> None:
     """The verdict in words, shares of both sides, and P; each is an item of a sequence."""
     found = client.relatives("anatomies/base", k=5)
     [relative] = found
-    assert ("anatomies/child", "derived", "shares weights") == (
+    assert ("anatomies/child", "part", "a part") == (
         relative.model,
         relative.verdict,
         relative.words,
     )
     assert relative is found[0]
-    assert "shares weights" in repr(found)
+    assert "a part" in repr(found)
     assert found.note == BASE_NOTE
     assert [] == list(client.relatives(fingerprint(model(3), None)))
 
