@@ -31,8 +31,10 @@ Flags = npt.NDArray[np.bool_]
 MOST_HOLDERS: Final = 64
 """The holders of a key that are listed."""
 MOST_ROUNDS: Final = 4
-_EXAMINED: Final = 32
+_EXAMINED: Final = 40
 """Candidates whose keys are read at a time, to tell who is whose kin."""
+_FIRST: Final = 24
+"""How many of them are the first ones."""
 _MOST_READINGS: Final = 6
 """How often in a round."""
 _MOST_NAMES: Final = 8
@@ -91,15 +93,14 @@ class _Search:
 
     def round(self, number: int, limit: int) -> list[Candidate]:
         """The candidates of a round, the least probable first."""
-        ranked = self._ranked(_EXAMINED)
-        if not ranked.size:
+        some = self._some()
+        if not some.size:
             return []
-        self._examine(ranked)
-        if self._add_declared(ranked):
-            ranked = self._ranked(_EXAMINED)
-            self._examine(ranked)
-        if self._leave_common(ranked):
-            ranked = self._ranked(_EXAMINED)
+        self._examine(some)
+        if self._add_declared(some):
+            some = self._some()
+            self._examine(some)
+        self._leave_common(some)
         found = [
             Candidate(int(self._ids[who]), int(count), log10_p, number)
             for who, count, log10_p in self._exact(self._existing(limit))
@@ -147,6 +148,12 @@ class _Search:
         order = np.lexsort((self._ids[passing], -counts[passing], bounds[passing]))
         best: Ints = passing[order[:most]]
         return best
+
+    def _some(self) -> Ints:
+        """The first, and some of all that follow: the first may all be of one family."""
+        ranked = self._ranked(self._ids.size)
+        rest = np.linspace(_FIRST, ranked.size - 1, _EXAMINED - _FIRST).astype(np.int64)
+        return ranked[:_FIRST] if ranked.size <= _FIRST else ranked[[*range(_FIRST), *set(rest)]]
 
     def _existing(self, most: int) -> Ints:
         """As :meth:`_ranked`, of those that this transaction sees: the index may be ahead of it."""
@@ -237,10 +244,9 @@ class _Search:
         self._at = np.concatenate([self._at, held])
         self._who = np.concatenate([self._who, np.full(held.size, number)])
 
-    def _leave_common(self, ranked: Ints) -> bool:
-        """Ask no more for keys that unrelated fingerprints have; return whether there are any."""
+    def _leave_common(self, ranked: Ints) -> None:
+        """Ask no more for keys that unrelated fingerprints have."""
         known = [self._examined[each] for each in self._ids[ranked] if each in self._examined]
         common = common_keys(self._query, known, self._asked)
         self.common |= common
         self._asked &= ~common
-        return bool(common.any())

@@ -193,6 +193,22 @@ def test_a_table_of_unrelated_models_makes_no_kin(
     assert ({3}, size) == (ids(found), found.common)
 
 
+def test_a_table_is_told_beside_a_large_family_that_has_it(
+    draw: np.random.Generator, index: FindingIndex
+) -> None:
+    """Sixty children of one model have it with their base; two others come behind all of them."""
+    table = keys(draw, 240)
+    first = fingerprint(np.union1d(table, keys(draw, HELD - 240)))
+    family = [planted(draw, first, 0.95) for _ in range(60)]
+    others = [
+        fingerprint(np.union1d(table, keys(draw, HELD - 240)), lines=400 * HELD) for _ in range(2)
+    ]
+    hub = with_strangers(draw, first, *family, *others)
+    found = find(index, hub, fingerprint(np.union1d(table, keys(draw, HELD - 240))))
+    assert set() == ids(found)
+    assert found.common > 200
+
+
 def test_a_table_of_models_of_other_sizes_is_common(
     draw: np.random.Generator, index: FindingIndex
 ) -> None:
