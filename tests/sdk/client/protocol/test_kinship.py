@@ -71,6 +71,7 @@ GRAPH = {
             "kappa": 0.5,
             "covered": None,
             "log10_p": None,
+            "unrelated": None,
         }
     ],
 }
