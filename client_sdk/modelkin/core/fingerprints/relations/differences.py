@@ -31,6 +31,9 @@ _HEAD: Final = re.compile(
 )
 _MISSED: Final = 20.0
 """Lines that would be found on average if they were the model's: where none is, they are not."""
+_LONG_TRAINED: Final = 0.1
+"""The share of lines below which nothing is said to be missing: some tensors change far more than
+others when they are trained for long."""
 _BY_CHANCE: Final = 0.02
 """The share of lines that may meet others of the model all the same."""
 
@@ -194,7 +197,7 @@ class Differences:
 
     def _is_missing(self, numbers: Collection[int]) -> bool:
         """Whether tensors would have been found if the model had them."""
-        if any(number in self.comparison.sources for number in numbers):
+        if self._usual < _LONG_TRAINED or any(n in self.comparison.sources for n in numbers):
             return False
         held = sum(map(self._comparable, numbers))
         found = sum(int(self.comparison.of_tensor[number]) for number in numbers)

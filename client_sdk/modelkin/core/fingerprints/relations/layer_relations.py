@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from modelkin.core.fingerprints.labels import ranges
-from modelkin.core.fingerprints.relations.differences import Differences
-from modelkin.core.fingerprints.relations.layer_maps import Layer, LayerMap
+from modelkin.core.fingerprints.relations.differences import Differences, is_left_out
+from modelkin.core.fingerprints.relations.layer_maps import Layer, LayerMap, layers_of
 from modelkin.core.fingerprints.relations.relation import Relation, RelationName
 from modelkin.core.fingerprints.relations.wording import plain, runs_in_words
 
@@ -36,7 +36,7 @@ def _of_stack(found: Differences, stack: str) -> Relation | None:
     # Where layers of several stacks are mixed, each is named with its own.
     name = f"{found.model}'s {plain(stacks[0])}" if _is_one_of(layers, stacks) else found.model
     words = runs_in_words(runs_of(layers, order), len(stacks) > 1)
-    dropped = _dropped(layers, order)
+    dropped = [] if _has_hidden(found, stack) else _dropped(layers, order)
     relation: RelationName
     if len(set(order)) < len(order):
         relation = "depth_up_scaled"
@@ -53,6 +53,13 @@ def _of_stack(found: Differences, stack: str) -> Relation | None:
         return None
     models = (found.comparison.model,)
     return Relation(relation, models, f"{sentence}; {added}" if added else sentence)
+
+
+def _has_hidden(found: Differences, stack: str) -> bool:
+    """Whether a stack has layers that cannot be compared, such as ones of mostly zeros."""
+    hidden = (each for each in found.comparison.ours.tensors if is_left_out(each))
+    layers = {layer for each in hidden for layer in layers_of(each) if layer[0] == stack}
+    return not layers <= set(found.layers.layers)
 
 
 def _is_one_of(layers: LayerMap, stacks: Sequence[str]) -> bool:

@@ -281,6 +281,17 @@ def test_a_small_head_of_another_name_or_order_is_no_other_one() -> None:
     assert "head_changed" == relation.relation
 
 
+def test_nothing_is_missing_of_what_cannot_be_seen() -> None:
+    """A layer of zeros is not dropped; after a long training a head without lines is no other."""
+    zeros = {name: 0 * values if "layers.1" in name else values for name, values in BASE.items()}
+    heavy = changed(BASE, 3, 0.3) | {"lm_head": with_head(5)["lm_head"]}
+    for made in (zeros, heavy):
+        found = anatomy(fingerprint(made), {"base": hub()["base"]})
+        assert {each.relation for each in found.relations}.isdisjoint(
+            {"layers_dropped", "head_changed", "added"}
+        )
+
+
 def test_two_copies_are_both_named() -> None:
     """Under their names, and what equal lines mean stands behind."""
     found = anatomy(hub()["base"], {"mirror": hub()["base"], "base": hub()["base"]})
