@@ -23,7 +23,8 @@ a fingerprint has as many."""
 
 def coarse_end(fingerprint: Fingerprint) -> tuple[int, npt.NDArray[np.uint64]]:
     """The least scale that leaves at most 1,023 distinct keys, and these keys, ascending."""
-    keys, scale = fingerprint.distinct, fingerprint.scale
+    keys, scale = fingerprint.keys, fingerprint.scale
+    keys = keys[np.append(True, keys[1:] != keys[:-1])[: keys.size]]  # each once: they ascend
     while keys.size > MAX_FINDING_KEYS:
         scale *= 2
         keys = keys[: kept(keys, scale)]

@@ -31,6 +31,7 @@ from app.tenancy.quotas.records import QuotaName
 from app.tenancy.quotas.service import Allowance, QuotaService
 from app.webhooks.outbox import Outbox
 from modelkin import wire
+from modelkin.core.codecs import fingerprint as codec
 from modelkin.core.codecs.checks import Payload
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.errors import InvalidFingerprint, ModelkinError, PayloadTooLarge
@@ -88,7 +89,7 @@ class FingerprintService:
         return PreparedFingerprint(
             data=data,
             scale=found.scale,
-            digest=found.digest,
+            digest=codec.declared_digest(data),
             tensors=len(found.tensors),
             keys=int(found.keys.size),
             lines=dict(found.lines),

@@ -38,6 +38,7 @@ __all__ = [
     "FingerprintArrays",
     "check_sizes",
     "content_bytes",
+    "declared_digest",
     "decode",
     "digest",
     "encode",
@@ -200,6 +201,11 @@ def content_bytes(data: Payload) -> int:
     """
     _, sizes, _ = _read_header(data, None)
     return sum(sizes.of_columns())
+
+
+def declared_digest(data: Payload) -> str:
+    """The digest that a payload declares, which is that of its content where it can be decoded."""
+    return f"sha256:{bytes(data[_START.size : HEADER_BYTES]).hex()}"
 
 
 def _read_header(data: Payload, max_tensors: int | None) -> tuple[int, _Sizes, bytes]:
