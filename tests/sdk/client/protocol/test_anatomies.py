@@ -57,11 +57,9 @@ def test_a_stored_model_knows_its_base(client: Any) -> None:
     assert ["anatomies/base"] == [each.model for each in found.parents]
     known = found.models["anatomies/base"]
     assert ("declared", "client", 1) == (known.edge, known.stated_by, known.revision)
-    text, page = repr(found), found._repr_html_()
+    text = repr(found)
     assert "Anatomy of anatomies/child, 25 tensors, 1 parent" in text
-    said = "by clients, who may state anything: anatomies/base"
-    assert f"stated: {said}" in text
-    assert said in page
+    assert "stated: by clients, who may state anything: anatomies/base" in text
 
 
 def test_relatives_print_as_a_table(client: Any) -> None:
