@@ -91,6 +91,11 @@ COMMANDS: Final = (
                         "bases:build_catalogue",
                     ),
                     Command("show", "the bases of a catalogue, or one of them", "bases:show"),
+                    Command(
+                        "import",
+                        "store the fingerprints of its bases in a service",
+                        "bases:import_catalogue",
+                    ),
                 ),
             ),
             Command(

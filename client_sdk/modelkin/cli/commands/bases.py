@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,15 +12,28 @@ from modelkin._terminal_text import one_line
 from modelkin._whole_files import require_ordinary
 from modelkin.checkpoints.catalogues.building import Built, build, parts_of
 from modelkin.checkpoints.catalogues.lists import Wanted, read_list
+from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, pairs, quantity, table
 from modelkin.cli.progress import ShareLine
+from modelkin.client import Client
 from modelkin.core.catalogues.base import Base
 from modelkin.core.catalogues.catalogue import Catalogue
 from modelkin.errors import ConnectionFailed, InvalidParameter
+from modelkin.types.fingerprints.stored import FingerprintItem
+from modelkin.types.models import BulkResult
 
-__all__ = ["build_catalogue", "build_catalogue_options", "show", "show_options"]
+__all__ = [
+    "build_catalogue",
+    "build_catalogue_options",
+    "import_catalogue",
+    "import_catalogue_options",
+    "show",
+    "show_options",
+]
 
 _MOST_NOTES: Final = 20
+_OF_A_HUB: Final = "fingerprint_exists"
+"""The refusal of a client's fingerprint where the service has one that it read itself."""
 
 
 def build_catalogue_options(parser: argparse.ArgumentParser) -> None:
@@ -140,6 +154,71 @@ def show(arguments: argparse.Namespace) -> Answer:
             "bases": [base.to_json() for base in catalogue.values()],
         },
     )
+
+
+def import_catalogue_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``catalogue import``."""
+    parser.add_argument("file", metavar="FILE", help="a catalogue that `catalogue build` wrote")
+    add_service(parser, space=None)
+
+
+def import_catalogue(arguments: argparse.Namespace) -> Answer:
+    """``modelkin catalogue import``: store the fingerprints of all bases in a service."""
+    catalogue = Catalogue.load(arguments.file)
+    refused = list[BulkResult]()
+    with (
+        Client(arguments.url, arguments.api_key) as client,
+        ShareLine("sending fingerprints") as line,
+    ):
+
+        def note(result: BulkResult) -> None:
+            refused.extend([result] * (result.status == "failed"))
+
+        summary = client.fingerprints.put_many(_items(catalogue, line.draw), on_result=note)
+    kept = [each for each in refused if each.code == _OF_A_HUB]
+    others = [each for each in refused if each not in kept]
+    return Answer(
+        f"{quantity(len(catalogue), 'base')} of {arguments.file}: {summary.created:,} stored, "
+        f"{summary.replaced:,} replaced, {summary.unchanged:,} as before",
+        {
+            "file": arguments.file,
+            "digest": catalogue.digest,
+            "created": summary.created,
+            "replaced": summary.replaced,
+            "unchanged": summary.unchanged,
+            "of_a_hub": [each.model for each in kept],
+            "failures": [{"base": each.model, "reason": each.detail} for each in others],
+        },
+        tuple(_notes(kept, others)),
+        code=int(bool(others)),
+    )
+
+
+def _items(catalogue: Catalogue, draw: Callable[[float], None]) -> Iterator[FingerprintItem]:
+    """The fingerprints of a catalogue, each read when it is sent."""
+    for done, (name, base) in enumerate(catalogue.items()):
+        draw(done / len(catalogue))
+        yield FingerprintItem(
+            name,
+            catalogue.fingerprint(name),
+            base.base_models,
+            base.base_relation,
+            base.license,
+            base.published_at,
+            base.file_bytes,
+        )
+
+
+def _notes(kept: Sequence[BulkResult], others: Sequence[BulkResult]) -> Iterator[str]:
+    if kept:
+        yield (
+            f"{quantity(len(kept), 'base')} stay as the service itself read them from a hub, such "
+            f"as {kept[0].model}"
+        )
+    for each in others[:_MOST_NOTES]:
+        yield f"{each.model}: {each.detail}"
+    if len(others) > _MOST_NOTES:
+        yield f"and {len(others) - _MOST_NOTES:,} more were refused"
 
 
 def _one(catalogue: Catalogue, name: str) -> Answer:
