@@ -410,3 +410,15 @@ def test_a_plain_file_for_ranks_is_told_what_it_lacks(
             assert ordered == (said not in done.stderr)
     plain = run_here("neighbors", "--file", str(tmp_path / "False.mksp"), *where)
     assert 0 == plain.returncode, plain.stderr
+
+
+def test_a_fingerprint_goes_beside_the_support(push: Run, client: Client, space: str) -> None:
+    """Under the model's name, with the base that it names; and none where that is asked for."""
+    create = ("--create", *BUFFERS)
+    push("push", "m.safetensors", "--model", space, "--base-model", "org/base", *create)
+    stored = client.fingerprints.info(space)
+    assert (("org/base",), "client") == (stored.base_models, stored.stated_by)
+    others = {"none": ("--no-fingerprint",), "signed": ("--signature-only",)}
+    for name, option in others.items():
+        push("push", "m.safetensors", "--model", f"{space}/{name}", *option, *BUFFERS)
+    assert [space] == [each.model for each in client.fingerprints.list(prefix=space)]

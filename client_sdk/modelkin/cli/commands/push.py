@@ -10,7 +10,7 @@ from typing import Any
 
 from modelkin._terminal_text import one_line
 from modelkin._validation import check_model_name
-from modelkin.checkpoints import Checkpoint, weights_of
+from modelkin.checkpoints import Checkpoint, fingerprint, weights_of
 from modelkin.cli.blinding import add_blinding, blinding_of_source
 from modelkin.cli.fitting import require_fit
 from modelkin.cli.inputs import (
@@ -33,6 +33,7 @@ from modelkin.core.support import Support
 from modelkin.errors import (
     ApiError,
     ConflictError,
+    InvalidFingerprint,
     InvalidParameter,
     NotFoundError,
     PermissionDeniedError,
@@ -64,6 +65,12 @@ def push_options(parser: argparse.ArgumentParser) -> None:
         "--signature-only",
         action="store_true",
         help="send the signature alone: no index leaves this machine",
+    )
+    parser.add_argument(
+        "--no-fingerprint",
+        action="store_true",
+        help="send no fingerprint of a checkpoint beside its support, by which models of other "
+        "layouts are found; making one reads the file again",
     )
     add_blinding(parser)
     about = parser.add_argument_group("about the model")
@@ -102,6 +109,8 @@ def push(arguments: argparse.Namespace) -> Answer:
         info = _describe(client, _put(client, arguments, value), described)
         if isinstance(source, Checkpoint) and isinstance(value, Support) and blinding is None:
             notes = (*notes, *_state_weights(client, info, source))
+            if not arguments.no_fingerprint:
+                notes = (*notes, *_send_fingerprint(client, arguments, info, source))
     more = f", tags {', '.join(info.tags)}" if info.tags else ""
     more += f", base model {info.base_model}" if info.base_model else ""
     if info.kind == "subspace":
@@ -226,6 +235,20 @@ def _state_weights(client: Client, info: ModelInfo, checkpoint: Checkpoint) -> t
         if (item.space, item.model, group[0].space) == (info.space, info.model, info.space)
     ]
     return tuple(text for text in says if text is not None)
+
+
+def _send_fingerprint(
+    client: Client, arguments: argparse.Namespace, info: ModelInfo, checkpoint: Checkpoint
+) -> tuple[str, ...]:
+    """Store the fingerprint of a checkpoint under the model's name, with the base that it names."""
+    bases = () if arguments.base_model is None else (arguments.base_model,)
+    try:
+        client.fingerprints.put(info.model, fingerprint(checkpoint), base_models=bases)
+    except (NotFoundError, PermissionDeniedError):
+        return ()  # an older service, or a key that may not write it
+    except (ApiError, InvalidFingerprint) as error:
+        return (f"its fingerprint is not stored: {error}",)
+    return ()
 
 
 def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:
