@@ -42,6 +42,7 @@ HERE = {
 ELSEWHERE = {
     "docs/anatomy.md": {
         "   import numpy as np": "needs ONNX: tests/docs/test_anatomy_page.py runs it without",
+        "found = client.anatomy(": "needs models: tests/app/anatomy/test_anatomy_api.py asks so",
     },
     "docs/clients.md": {
         "npx @hey-api/openapi-ts": "needs npm: tests/e2e/generated_clients runs it",
@@ -52,6 +53,9 @@ ELSEWHERE = {
     },
     "docs/federation.md": {
         "import torch.distributed": "needs ranks: tests/sdk/torch/federation/test_sharded_mean.py",
+    },
+    "docs/reports.md": {
+        "import modelkin": "needs models: tests/app/kinship/reports/test_reports_api.py asks so",
     },
     "docs/starting.md": {
         "12 newcomers": "a command's output: tests/demo/test_demo_starting.py runs it",

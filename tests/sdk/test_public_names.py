@@ -17,9 +17,11 @@ PUBLIC = """
     BulkResult BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
     ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
     DeclaredBase Donors DuplicateModel DuplicateWeights
-    FewSamplesWarning Fingerprint Graph GraphEdge GraphNode HttpsFile HubEvent HubFile Importance
+    FewSamplesWarning Fingerprint FingerprintItem FingerprintLineage Graph GraphEdge GraphNode
+    HttpsFile HubEvent HubFile Importance
     InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout Learngene LearngeneInfo
-    LearngeneMismatch LearngeneTensor Lineage LineageFinding LineageLink MediaTypeError Merge Merged
+    LearngeneMismatch LearngeneTensor LikelyBase LineEvidence LineRelation Lineage LineageFinding
+    LineageLink MediaTypeError Merge Merged
     MergeInfo MergeParty MissingExtra MlflowFile ModelInfo ModelMap ModelkinError
     ModelkinVersionWarning
     Neighbor Neighbors NotFoundError Origin Overlap Parent PermissionDeniedError PreconditionError
@@ -28,7 +30,7 @@ PUBLIC = """
     ServerError Signature SignatureSpec
     SimilarityBaseline SimilarityMatrix Sketch SmallSupportWarning Source SpaceInfo SpaceMismatch
     SpaceTensors SplitClient StatedWeights
-    StopList Subscription Subspace SubspaceSpec Support SupportSize
+    StopList StoredFingerprint Subscription Subspace SubspaceSpec Support SupportSize
     SupportSizePolicy
     TensorAnatomy TensorOverlap TensorSource TensorSpec TensorSummary UNCHANGED
     UnprocessableEntityError
