@@ -17,6 +17,7 @@ from modelkin import Support, select_support
 from modelkin.core.clustering.clustering import agreement
 from modelkin.core.packed import PackedSupport
 from modelkin.torch import fisher_importance
+from tests.support.models.space_records import space_record
 from tests.support.signatures import value_rows
 
 CLIENTS, DIGITS_EACH, CONCEPTS = 20, 8, 4
@@ -54,7 +55,7 @@ def test_concepts_are_found_where_histograms_tell_nothing(
     supports, concepts = clients
     snapshot = Snapshot(
         plan=ClusteringRequest(algorithm).resolve(CLIENTS),
-        space=None,  # type: ignore[arg-type]  # which grouping asks nothing
+        space=space_record(supports[0].num_parameters),
         names=tuple(f"client-{number:02d}" for number in range(CLIENTS)),
         values=value_rows([support.signature() for support in supports]),
         supports=tuple(PackedSupport.pack(support) for support in supports),

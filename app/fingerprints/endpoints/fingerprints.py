@@ -119,7 +119,7 @@ def list_fingerprints(
     operation_id="get_fingerprint",
     summary="Show or download the fingerprint of a model",
     response_model=FingerprintOut,
-    refuses=(FingerprintNotFound, NotAcceptable),
+    refuses=(FingerprintNotFound, NotAcceptable, InvalidParameter),
     responses={200: {"content": FINGERPRINT_CONTENT, "description": "What `Accept` asks for"}},
 )
 def get(
@@ -145,7 +145,7 @@ def get(
     MODEL,
     operation_id="delete_fingerprint",
     summary="Delete the fingerprint of a model",
-    refuses=(FingerprintNotFound, PreconditionFailed),
+    refuses=(FingerprintNotFound, PreconditionFailed, InvalidParameter),
     status_code=204,
 )
 def delete(

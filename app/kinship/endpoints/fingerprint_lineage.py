@@ -13,6 +13,7 @@ from app.kinship.lines.service import FingerprintLineageService
 from app.kinship.schemas import FingerprintLineageOut
 from app.models.catalog.dependencies import ModelName
 from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
+from modelkin.errors import InvalidParameter
 
 __all__ = ["routes"]
 
@@ -23,7 +24,7 @@ routes = Routes(prefix="/v1", tags=["fingerprints"], dependencies=AUTHENTICATED,
     "/fingerprints/{model:tail}/lineage",
     operation_id="get_fingerprint_lineage",
     summary="Check the declared bases of a fingerprint",
-    refuses=(FingerprintNotFound, TooMuch, Unavailable),
+    refuses=(FingerprintNotFound, InvalidParameter, TooMuch, Unavailable),
     turn="heavy",
 )
 def fingerprint_lineage(

@@ -125,7 +125,7 @@ def list_reports(
     "/v1/reports/{report}",
     operation_id="get_report",
     summary="Show a report in one of four forms",
-    refuses=(ReportNotFound, NotAcceptable),
+    refuses=(ReportNotFound, NotAcceptable, InvalidParameter),
     response_model=ReportOut,
     responses={
         200: {
@@ -183,7 +183,7 @@ def _headers(report: ReportRecord, form: str) -> dict[str, str]:
     "/v1/reports/{report}",
     operation_id="delete_report",
     summary="Delete a report and keep the others",
-    refuses=(ReportNotFound,),
+    refuses=(ReportNotFound, InvalidParameter),
     status_code=204,
 )
 def delete(context: WritingContext, service: Service[ReportService], report: ReportId) -> None:
@@ -216,7 +216,7 @@ def put_policy(
     "/v1/report-policy",
     operation_id="get_report_policy",
     summary="Show how often reports are made",
-    refuses=(ReportNotFound,),
+    refuses=(ReportNotFound, InvalidParameter),
 )
 def show_policy(context: ReadingContext, policies: Service[ReportPolicies]) -> ReportPolicyOut:
     """The policy, and when the next report is due."""
@@ -228,7 +228,7 @@ def show_policy(context: ReadingContext, policies: Service[ReportPolicies]) -> R
     "/v1/report-policy",
     operation_id="delete_report_policy",
     summary="Stop making reports by themselves",
-    refuses=(ReportNotFound,),
+    refuses=(ReportNotFound, InvalidParameter),
     status_code=204,
 )
 def delete_policy(context: WritingContext, policies: Service[ReportPolicies]) -> None:
@@ -241,7 +241,7 @@ def delete_policy(context: WritingContext, policies: Service[ReportPolicies]) ->
     f"{MODEL}/badge.svg",
     operation_id="get_badge",
     summary="Show what a model is as a picture",
-    refuses=(FingerprintNotFound, InvalidName),
+    refuses=(FingerprintNotFound, InvalidName, InvalidParameter),
     response_class=Response,
     responses={200: {"content": {SVG: {"schema": {"type": "string"}}}}},
 )

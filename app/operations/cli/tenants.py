@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.fingerprints.repositories.feeds import read_feed
 from app.hubs.repositories.sources import count_sources
-from app.hubs.sync_requests import INGEST, POLL
+from app.hubs.sync_requests import BACKFILL, INGEST, POLL
 from app.infra.db.database import Reader
 from app.infra.errors import NotFound
 from app.infra.programs import service_command
@@ -37,7 +37,7 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["UNCOUNTED", "run"]
 
-UNCOUNTED: Final = (EVENTS, INGEST, POLL, DEADLINE)
+UNCOUNTED: Final = (EVENTS, INGEST, POLL, BACKFILL, DEADLINE)
 """Kinds of a tenant's jobs that its quota of queued jobs leaves out."""
 _OF_BYTES: Final = frozenset({"support_bytes", "fingerprint_bytes"})
 _TITLES: Final = "TENANT", *(name.replace("_", "-").upper() for name in QUOTAS)

@@ -336,8 +336,8 @@ class LineageFinding:
     summary: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FingerprintLineage:
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class FingerprintLineage(Printed):
     """The declared bases of a stored fingerprint, judged by lines in common.
 
     Attributes:

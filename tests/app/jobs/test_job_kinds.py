@@ -6,8 +6,10 @@ import ast
 import inspect
 from pathlib import Path
 
+from app.anatomy import keeping
 from app.hubs import polling
-from app.hubs.sync_requests import INGEST, POLL
+from app.hubs.backfill import BACKFILL_TICK
+from app.hubs.sync_requests import BACKFILL, INGEST, POLL
 from app.jobs.service import JobService
 from app.merges.phases import DEADLINE
 from app.removed import JOB_KINDS
@@ -42,5 +44,7 @@ def test_short_kinds_and_those_that_wait_for_hubs_have_queues_of_their_own(tmp_p
     for kind, queue in queues.items():
         kinds.setdefault(queue, set()).add(kind)
     assert {INGEST, POLL} == kinds["hubs"]
-    assert {outbox.JOB_KIND, delivery.JOB_KIND, polling.TICK, DEADLINE} == kinds["short"]
+    assert {BACKFILL} == kinds["backfills"]
+    checks = {polling.TICK, BACKFILL_TICK, DEADLINE}
+    assert {outbox.JOB_KIND, delivery.JOB_KIND, keeping.JOB_KIND, *checks} == kinds["short"]
     assert {"clustering", "rebuild_buckets"} <= kinds["jobs"]

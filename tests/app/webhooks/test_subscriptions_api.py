@@ -108,7 +108,7 @@ def test_a_change_replaces_what_it_says(app: AppHarness) -> None:
         ({"events": []}, "events"),
         ({"events": ["ping"]}, "events"),
         ({"events": "support.stored"}, "events"),
-        ({"events": ["support.stored"] * 13}, "events"),
+        ({"events": ["support.stored"] * 17}, "events"),
         ({"threshold": 0.5}, "threshold"),
         ({"events": ["neighbors.changed"], "threshold": 0}, "threshold"),
         ({"events": ["neighbors.changed"], "threshold": 1.1}, "threshold"),

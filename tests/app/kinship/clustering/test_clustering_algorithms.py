@@ -30,6 +30,7 @@ from modelkin.core.similarity.matrix import matrix
 from modelkin.errors import InvalidParameter, JobCancelled, MissingExtra
 from tests.support.app.space import silent
 from tests.support.models.planted_clusters import GROUPS, Labels, M, planted
+from tests.support.models.space_records import space_record
 from tests.support.signatures import value_rows
 
 ALGORITHMS = request.ALGORITHMS
@@ -41,7 +42,7 @@ def snapshot(supports: list[Support], asked: ClusteringRequest, without: int = 0
     names = tuple(f"m{i:03d}" for i in range(len(supports)))
     values = value_rows([support.signature(256, 1) for support in supports])
     plan = asked.resolve(len(supports))
-    return Snapshot(plan, None, names, values, tuple(packed))  # type: ignore[arg-type]  # asks it nothing
+    return Snapshot(plan, space_record(M), names, values, tuple(packed))
 
 
 def clustered(supports: list[Support], algorithm: str, **options: Any) -> Clusters:

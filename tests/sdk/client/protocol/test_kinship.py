@@ -245,7 +245,8 @@ def test_a_lineage_of_a_fingerprint_is_read(wire: Any) -> None:
         "compared": 0,
         "truncated": False,
     }
-    found = wire.client(httpx.Response(200, json=body)).fingerprint_lineage("org/a")
+    client = wire.client(httpx.Response(200, json=body))
+    found = client.fingerprint_lineage("org/a")
     assert "/v1/fingerprints/org/a/lineage" == wire.target
     assert (1.0, -3000.0, None) == (
         found.lines.share_of_lines,

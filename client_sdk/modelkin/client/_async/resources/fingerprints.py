@@ -81,6 +81,7 @@ class AsyncFingerprints(AsyncResource):
         Raises:
             ApiError: a refusal that concerns all of them.
         """
+        self._connection.require_open()
         batch = Batch()
         for item in items:
             for call in batch.add(item):

@@ -82,6 +82,7 @@ class Fingerprints(Resource):
         Raises:
             ApiError: a refusal that concerns all of them.
         """
+        self._connection.require_open()
         batch = Batch()
         for item in items:
             for call in batch.add(item):
