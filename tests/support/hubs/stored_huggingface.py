@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -149,12 +150,21 @@ class _Stored(Handler):
             self.say(206 if part else 200, file.read(last + 1 - begin), **headers)
 
 
+class _Server(ThreadingHTTPServer):
+    """Says nothing of clients that were killed while they were answered."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def stored_hub(folder: Path) -> Iterator[StoredHub]:
     """Serve the hub of a folder."""
     hub = StoredHub(folder)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Stored,), {"stored": hub}))
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), type("Bound", (_Stored,), {"stored": hub}))
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     hub.url = f"http://127.0.0.1:{server.server_port}"
     try:
