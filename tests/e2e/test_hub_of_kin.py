@@ -58,7 +58,7 @@ def test_what_is_said_of_a_hub_is_true(tmp_path: Path) -> None:
         followed(tmp_path / "service", hub.url, len(known), LEASE, kills=[4]) as http,
     ):
         seen = figures(http, known)
-        assert len(known) == len(hub.downloads)
+        assert len(known) == len(hub.sent)
     assert (len(known), 24, 12) == (seen.fingerprints, seen.kin, seen.strangers)
     assert (seen.kin, 0) == (seen.found, seen.false)
     assert (seen.room, 0) == (seen.listed, seen.false_relatives)

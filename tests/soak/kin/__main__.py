@@ -53,7 +53,8 @@ def main() -> int:
         ):
             print(
                 f"followed in {time.monotonic() - began:.0f} s, killed at {kills} fingerprints: "
-                f"{sum(hub.downloads.values())} reads of {len(hub.downloads)} files",
+                f"{sum(hub.sent.values()):.0f} readings of {len(hub.sent)} files, with those of "
+                "bases for differences",
                 flush=True,
             )
             began = time.monotonic()

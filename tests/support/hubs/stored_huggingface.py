@@ -40,13 +40,13 @@ class StoredHub:
         folder: has the repositories.
         url: its address while it is served.
         pages: what it answers of each repository, by its name.
-        downloads: how often the weights of each were asked for from their first byte.
+        sent: how often the weights of each were sent, by their bytes.
     """
 
     folder: Path
     url: str = ""
     pages: dict[str, dict[str, Any]] = field(default_factory=dict)
-    downloads: dict[str, int] = field(default_factory=dict)
+    sent: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for path in sorted(self.folder.glob(f"*/*/{_PAGE}")):
@@ -140,8 +140,9 @@ class _Stored(Handler):
             part = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
             begin = int(part[1]) if part else 0
             last = min(int(part[2]), size - 1) if part and part[2] else size - 1
-            if self.command == "GET" and begin == 0:
-                self.stored.downloads[name] = self.stored.downloads.get(name, 0) + 1
+            if self.command == "GET":
+                sent = self.stored.sent
+                sent[name] = sent.get(name, 0.0) + (last + 1 - begin) / size
             file.seek(begin)
             headers: dict[str, Any] = {"Accept_Ranges": "bytes", "X_Repo_Commit": page["sha"]}
             headers["ETag"] = f'"{page["siblings"][0]["lfs"]["sha256"]}"'
