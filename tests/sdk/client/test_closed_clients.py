@@ -14,8 +14,8 @@ import pytest
 
 from modelkin import AsyncClient, Client, ClientClosed, Delivery, Subspace, Support
 from modelkin.checkpoints import Weights
-from modelkin.core.fingerprints.fingerprint import FingerprintMaker
 from tests.sdk.client.operations import operations
+from tests.support.models.made_fingerprints import made_fingerprint
 
 SUPPORT = Support.from_indices([2, 5, 7], 100)
 PLAIN = operations(Client("http://kin.test"))
@@ -26,7 +26,7 @@ VALUES: dict[str, Any] = {
     "newcomer": SUPPORT,
     "signature": SUPPORT.signature(),
     "sketch": SUPPORT.sketch(),
-    "fingerprint": FingerprintMaker().finish(),
+    "fingerprint": made_fingerprint(1),
     "subspace": Subspace.of_basis(np.eye(3)[:, :1]),
     "importance": np.ones(100, np.float32),
     "items": [],
