@@ -308,9 +308,9 @@ def _summary(row: AnatomyRow) -> Summary:
         verdict=cast(AnatomyVerdict, row.verdict),
         relations=tuple(
             Relation(each["relation"], tuple(each["models"]), each["sentence"])
-            for each in row.relations
+            for each in row.relations or ()
         ),
-        parents=tuple(row.parents),
+        parents=tuple(row.parents or ()),
         first_share=row.first_share,
         covered=row.covered,
         compared=row.compared,
