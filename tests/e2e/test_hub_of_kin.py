@@ -14,7 +14,7 @@ from tests.soak.kin.following import followed
 from tests.soak.kin.members import Member, members
 from tests.support.hubs.stored_huggingface import StoredHub, stored_hub
 
-LEASE = "--job-lease-seconds=3"
+LEASE = "--job-lease-seconds=2"
 """A killed worker's jobs are taken over sooner than by default."""
 MADE = {
     "fused and renamed": "fused",

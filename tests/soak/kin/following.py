@@ -14,7 +14,7 @@ from tests.support.servers.server_process import Server
 
 __all__ = ["followed"]
 
-_PAUSE_S: Final = 0.5
+_PAUSE_S: Final = 0.2
 _QUIET: Final = 3
 """How often in a row nothing may be left to do before all is done: a job enqueues others."""
 
