@@ -154,7 +154,7 @@ def _operations() -> dict[str, _Operation]:
     from schemathesis.config import GenerationConfig, ProjectConfig, ProjectsConfig
     from schemathesis.core.result import Ok
 
-    for kind, bodies in {**BODIES, wire.CELL: (), wire.NPY: ()}.items():
+    for kind, bodies in {**BODIES, wire.CELL: (), wire.FINGERPRINT: (), wire.NPY: ()}.items():
         drawn = st.sampled_from(bodies) | st.binary() if bodies else st.binary()
         schemathesis.openapi.media_type(kind, drawn)
     # Keys are the callers'.

@@ -120,7 +120,10 @@ def list_fingerprints(
     summary="Show or download the fingerprint of a model",
     response_model=FingerprintOut,
     refuses=(FingerprintNotFound, NotAcceptable, InvalidParameter),
-    responses={200: {"content": FINGERPRINT_CONTENT, "description": "What `Accept` asks for"}},
+    responses={
+        200: {"content": FINGERPRINT_CONTENT, "description": "What `Accept` asks for"},
+        304: {"description": "`If-None-Match` has the `ETag` of this answer"},
+    },
 )
 def get(
     context: ReadingContext,

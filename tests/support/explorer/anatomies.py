@@ -56,7 +56,7 @@ def put_family(http: httpx.Client) -> None:
 
 def put_hostile(http: httpx.Client, texts: tuple[str, ...], names: tuple[str, ...]) -> None:
     """A model whose tensors, licence and bases are attempts."""
-    draw = np.random.default_rng(3)
+    draw = np.random.default_rng(36_000)
     tensors = {text: draw.standard_normal((128, 128)).astype(np.float32) for text in texts}
     facts = {"base_model": list(names), "license": texts[0]}
     for name in names[:2]:

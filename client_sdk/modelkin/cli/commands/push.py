@@ -33,6 +33,7 @@ from modelkin.core.support import Support
 from modelkin.errors import (
     ApiError,
     ConflictError,
+    InvalidCheckpoint,
     InvalidFingerprint,
     InvalidParameter,
     NotFoundError,
@@ -246,7 +247,7 @@ def _send_fingerprint(
         client.fingerprints.put(info.model, fingerprint(checkpoint), base_models=bases)
     except (NotFoundError, PermissionDeniedError):
         return ()  # an older service, or a key that may not write it
-    except (ApiError, InvalidFingerprint) as error:
+    except (ApiError, InvalidFingerprint, InvalidCheckpoint, InvalidParameter) as error:
         return (f"its fingerprint is not stored: {error}",)
     return ()
 

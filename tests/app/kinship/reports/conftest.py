@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from app.anatomy.keeping import AnatomyKeeper
 from app.fingerprints.records import Facts
 from app.fingerprints.service import FingerprintService
 from app.tenancy.auth.records import Tenant
@@ -76,6 +77,7 @@ def _fields(facts: Facts) -> dict[str, Any]:
 def app(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
     """A service with keys, on each database."""
     with open_keyed_app(tmp_path_factory.mktemp("reports"), backend) as opened:
+        opened.services[AnatomyKeeper].delay = timedelta(0)
         yield opened
 
 

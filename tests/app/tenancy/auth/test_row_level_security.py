@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import func, insert, select, text
+from sqlalchemy import func, insert, select, text, true
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.orm import Session
@@ -21,6 +21,7 @@ from app.infra.db.ids import new_id
 from app.infra.db.tables.all_tables import Base
 from app.infra.db.tables.blobs import OrphanBlobRow
 from app.infra.db.tables.catalog import ModelRow, TagRow
+from app.infra.db.tables.hubs import SourceRow
 from app.infra.db.visibility import every_tenant_within, one_tenant
 from app.models.catalog.repositories import models
 from app.models.spaces.repositories import spaces
@@ -69,6 +70,7 @@ PLAIN: dict[str, Any] = {
 MORE: dict[str, dict[str, Any]] = {
     "app.models.catalog.repositories.model_writes.update_metadata": {"attributes": {}},
     "app.hubs.repositories.sources.update_source": {"values": {"last_error": None}},
+    "app.hubs.repositories.sources.source_records": {"wanted": true(), "order": SourceRow.id},
     "app.merges.repository.change_party": {"verdict": 1},
     "app.models.weights.repository.repeated_digests": {"after": None},
     "app.models.weights.repository.same_weights": {"digest": f"sha256:{0:064x}"},
