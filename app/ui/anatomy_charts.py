@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from modelkin.core.fingerprints.anatomy import Anatomy
 from modelkin.errors import InvalidParameter
-from modelkin.plots.anatomies import anatomy_chart
+from modelkin.plots.anatomies import LAYERS, anatomy_chart
 from modelkin.plots.chart import CELL_HEIGHT, Cells, Chart
-from modelkin.plots.style import GREY
 
-__all__ = ["AnatomyPicture", "Cell", "Source", "anatomy_picture", "colors_of"]
+__all__ = ["AnatomyPicture", "Cell", "Source", "anatomy_picture"]
 
 _WIDTH: Final = 960.0
 _ROW: Final = 24.0
@@ -88,11 +86,6 @@ def anatomy_picture(found: Anatomy, name: str) -> AnatomyPicture | None:
     )
 
 
-def colors_of(found: Anatomy) -> Mapping[str, int]:
-    """The colour of each parent, as the picture has it."""
-    return {parent.model: min(at, GREY - 1) for at, parent in enumerate(found.parents)}
-
-
 def _cells(mark: Cells, zero: float, unit: float) -> list[Cell]:
     height = CELL_HEIGHT * _ROW
     return [
@@ -112,8 +105,8 @@ def _cells(mark: Cells, zero: float, unit: float) -> list[Cell]:
 
 
 def _ticks(chart: Chart, zero: float, unit: float) -> tuple[tuple[float, str], ...]:
-    """Labels of the layers, of some where there are many."""
-    if not chart.x or "order" in chart.x or chart.x_range is None:
+    """Labels of the layers, of some where there are many; none where their numbers have gaps."""
+    if chart.x != LAYERS or chart.x_range is None:
         return ()
     layers = round(chart.x_range[1] + 0.4)
     step = max(1, -(-layers // _TICKS))

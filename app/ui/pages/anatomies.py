@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
@@ -17,11 +17,13 @@ from app.infra.http.services import Service
 from app.models.catalog.dependencies import ModelName
 from app.tenancy.auth.dependencies import ReadingContext
 from app.ui import programs
-from app.ui.anatomy_charts import anatomy_picture, colors_of
+from app.ui.anatomy_charts import anatomy_picture
 from app.ui.family_charts import family_tree
 from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
 from modelkin.core.fingerprints.chance import power_of_ten
+from modelkin.core.fingerprints.sources import Verdict, words_of
+from modelkin.plots.anatomies import colors_of_parents
 
 __all__ = ["routes"]
 
@@ -31,17 +33,11 @@ _LISTED: Final = 100
 _MOST_KIN: Final = 50
 _MOST_TENSORS: Final = 500
 """Tensors that a page lists, in the order of the checkpoint."""
-_WORDS: Final = {
-    "copy": "a copy",
-    "part": "a part",
-    "derived": "shares weights",
-    "reuses": "reuses tensors",
-    "related": "related",
+_WORDS: Final = {verdict: words_of(verdict) for verdict in get_args(Verdict)} | {
     "average": "an average",
     "assembled": "assembled",
     "unknown": "nothing found",
 }
-"""Verdicts say what was seen, and not who made what of whom."""
 
 _Of = Annotated[str, Query(max_length=800)]
 
@@ -97,7 +93,6 @@ def anatomy(
     with context.reading() as session:
         record = fingerprints.get(session, context.tenant, name)
         kin = families.kin(session, context.tenant, record, limit=_MOST_KIN)
-        family = families.family(session, context.tenant, record)
         found = anatomies.anatomy(session, context.tenant, record, deadline=context.deadline)
     return render(
         request,
@@ -106,9 +101,9 @@ def anatomy(
         found=found,
         anatomy=found.anatomy,
         picture=anatomy_picture(found.anatomy, name),
-        colors=colors_of(found.anatomy),
+        colors=colors_of_parents(found.anatomy),
         kin={other.name: each for other, each in kin},
-        family=family,
+        copies=[each for each in found.anatomy.parents if each.verdict == "copy"],
         programs=programs.of_anatomy(request, name),
         **_words(),
     )

@@ -13,8 +13,10 @@ from modelkin.errors import InvalidParameter
 from modelkin.plots.chart import Cells, Chart
 from modelkin.plots.style import GREY
 
-__all__ = ["anatomy_chart"]
+__all__ = ["LAYERS", "anatomy_chart", "colors_of_parents"]
 
+LAYERS: Final = "layer"
+"""The label of an axis whose values are the numbers of layers."""
 _NAME_WIDTH: Final = 40
 _GAP: Final = 0.08
 """The space between cells, as a share of a layer's."""
@@ -50,11 +52,15 @@ def anatomy_chart(found: Anatomy, name: str) -> Chart:
     of_model = dict[str | None, list[_Cell]]()
     for cell in _cells(cut, kinds, layers):
         of_model.setdefault(cell.of.model, []).append(cell)
-    shares = {parent.model: parent.share_of_lines for parent in found.parents}
+    colors = colors_of_parents(found)
     marks = [
-        _mark(of_model[model], f"{excerpt(model, _NAME_WIDTH)}, {share:.0%} of lines", number)
-        for number, (model, share) in enumerate(shares.items())
-        if model in of_model
+        _mark(
+            of_model[parent.model],
+            f"{excerpt(parent.model, _NAME_WIDTH)}, {parent.share_of_lines:.0%} of lines",
+            colors[parent.model],
+        )
+        for parent in found.parents
+        if parent.model in of_model
     ]
     if None in of_model:
         marks.append(_mark(of_model[None], f"unknown, {len(of_model[None])} tensors", GREY))
@@ -73,10 +79,15 @@ def anatomy_chart(found: Anatomy, name: str) -> Chart:
     )
 
 
+def colors_of_parents(found: Anatomy) -> dict[str, int]:
+    """The number of each parent's colour in the palette."""
+    return {parent.model: min(number, _OTHERS) for number, parent in enumerate(found.parents)}
+
+
 def _axis(layers: Mapping[int, float], *, sparse: bool) -> str:
     if not layers:
         return ""
-    return "layers, in their order" if sparse else "layer"
+    return "layers, in their order" if sparse else LAYERS
 
 
 def _positions(cut: Sequence[Slice]) -> dict[int, float]:
@@ -111,7 +122,7 @@ def _mark(cells: Sequence[_Cell], name: str, color: int) -> Cells:
         tuple(cell.width for cell in cells),
         tuple(cell.of.share for cell in cells),
         name,
-        color if color == GREY else min(color, _OTHERS),
+        color,
         tuple(_label(cell.of) for cell in cells),
     )
 
