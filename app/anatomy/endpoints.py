@@ -1,7 +1,7 @@
 """/v1/anatomy and /v1/fingerprints/{model}/...: which models the tensors of a checkpoint come from.
 
-The names of models may hold slashes. So a path that ends in ``/anatomy`` is of the model before it,
-unless a model has that whole name.
+The names of models may hold slashes. A path that ends in ``/anatomy`` is of the model before it;
+``app.infra.http.routing.BehindModel`` says how a model is told that is named so itself.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from app.infra.errors import FingerprintNotFound, Unavailable
 from app.infra.http.answers import AnswerMemory, json_answer, list_answer
 from app.infra.http.requests.preconditions import entity_tag, is_known
 from app.infra.http.routes import Routes
+from app.infra.http.routing import MODEL, BehindModel
 from app.infra.http.services import Service
 from app.infra.http.turns import heavy_if
 from app.models.catalog.dependencies import ModelName
@@ -30,9 +31,15 @@ from modelkin.errors import InvalidName, InvalidParameter
 
 __all__ = ["routes"]
 
-routes = Routes(prefix="/v1", tags=["fingerprints"], dependencies=AUTHENTICATED, responses=REFUSALS)
+routes = Routes(
+    prefix="/v1",
+    tags=["fingerprints"],
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
+    route_class=BehindModel,
+)
 
-_ONE: Final = "/fingerprints/{model:tail}"
+_ONE: Final = f"/fingerprints{MODEL}"
 _UNCHANGED: Final = {304: {"description": "`If-None-Match` has the `ETag` of this answer"}}
 
 RelativesK = Annotated[int, Query(ge=1, le=MOST_RELATIVES, description="how many")]

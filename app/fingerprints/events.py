@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
 
 from app.fingerprints.records import FingerprintRecord
 from app.infra.db.database import Writer
 from app.tenancy.auth.records import Tenant
 from app.webhooks.outbox import FINGERPRINT_REMOVED, FINGERPRINT_STORED, LINES_CHANGED, Outbox
+from modelkin._validation import quote_whole_name
 
 __all__ = ["fingerprint_removed", "fingerprints_stored", "lines_changed"]
 
@@ -55,5 +55,5 @@ def _payload(record: FingerprintRecord) -> dict[str, Any]:
         "revision": record.revision,
         "digest": record.digest,
         "stated_by": record.stated_by,
-        "url": f"/v1/fingerprints/{quote(record.name, safe='/')}",
+        "url": f"/v1/fingerprints/{quote_whole_name(record.name)}",
     }

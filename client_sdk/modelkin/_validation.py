@@ -20,12 +20,14 @@ __all__ = [
     "MAX_TAGS",
     "MAX_TAG_BYTES",
     "MAX_BASE_MODELS",
+    "QUESTIONS",
     "check_base_models",
     "check_model_name",
     "check_space_name",
     "check_tag",
     "check_tags",
     "quote_model",
+    "quote_whole_name",
 ]
 
 MAX_MODEL_BYTES: Final = 200
@@ -33,6 +35,9 @@ MAX_TAG_BYTES: Final = 100
 MAX_TAGS: Final = 50
 MAX_BASE_MODELS: Final = 32
 """The most bases of a model: cards of merges name up to twenty."""
+
+QUESTIONS: Final = frozenset({"anatomy", "badge.svg", "lineage", "relatives", "tensors"})
+"""What a service is asked about a fingerprint: the last segments of paths behind a model's name."""
 
 _SPACE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _PUNCTUATION = frozenset(" ._-@+:/")
@@ -159,6 +164,15 @@ def quote_model(name: Any) -> str:
         InvalidName: as :func:`check_model_name`.
     """
     return "/".join(quote(segment, safe="") for segment in check_model_name(name).split("/"))
+
+
+def quote_whole_name(name: str) -> str:
+    """A model name as the end of the path of a fingerprint, percent-encoded but not checked.
+
+    The last slash of ``org/anatomy`` is written ``%2F``: else it asks for the anatomy of ``org``.
+    """
+    before, slash, last = quote(name, safe="/").rpartition("/")
+    return before + ("%2F" if slash and last in QUESTIONS else slash) + last
 
 
 def _check_text(value: Any, what: str, max_bytes: int, field: str) -> str:

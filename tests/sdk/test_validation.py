@@ -15,6 +15,7 @@ from modelkin._validation import (
     check_tag,
     check_tags,
     quote_model,
+    quote_whole_name,
 )
 from modelkin.errors import InvalidName
 
@@ -132,6 +133,14 @@ def test_quoting_is_undone_by_unquoting(text: str) -> None:
     assert check_model_name(text) == unquote(quoted)
     assert not set(" @+:?#") & set(quoted)
     assert text.count("/") == quoted.count("/")
+
+
+def test_a_name_that_ends_as_a_question_keeps_its_last_slash() -> None:
+    """No other slash is written in another way, and no other name."""
+    assert "org/lineage%2Flineage" == quote_whole_name("org/lineage/lineage")
+    assert ["anatomy", "a/anatomy-2", "anatomy/a"] == [
+        quote_whole_name(name) for name in ("anatomy", "a/anatomy-2", "anatomy/a")
+    ]
 
 
 @pytest.mark.parametrize("tag", ["round-3", "a/b", "x" * 100, "größe 3"])

@@ -1,13 +1,13 @@
 """/v1/fingerprints/{model}/lineage: the declared bases of a fingerprint beside its lines.
 
-As with ``/anatomy``, the name of a model may hold slashes, so a path that ends in ``/lineage`` is
-of the model before it.
+As with ``/anatomy``, a path that ends in ``/lineage`` is of the model before it.
 """
 
 from __future__ import annotations
 
 from app.infra.errors import FingerprintNotFound, TooMuch, Unavailable
 from app.infra.http.routes import Routes
+from app.infra.http.routing import MODEL, BehindModel
 from app.infra.http.services import Service
 from app.kinship.lines.service import FingerprintLineageService
 from app.kinship.schemas import FingerprintLineageOut
@@ -17,11 +17,17 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["routes"]
 
-routes = Routes(prefix="/v1", tags=["fingerprints"], dependencies=AUTHENTICATED, responses=REFUSALS)
+routes = Routes(
+    prefix="/v1",
+    tags=["fingerprints"],
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
+    route_class=BehindModel,
+)
 
 
 @routes.get(
-    "/fingerprints/{model:tail}/lineage",
+    f"/fingerprints{MODEL}/lineage",
     operation_id="get_fingerprint_lineage",
     summary="Check the declared bases of a fingerprint",
     refuses=(FingerprintNotFound, InvalidParameter, TooMuch, Unavailable),

@@ -21,7 +21,7 @@ from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.requests.negotiation import choose
 from app.infra.http.requests.preconditions import entity_tag, is_known
 from app.infra.http.routes import Routes
-from app.infra.http.routing import MODEL
+from app.infra.http.routing import MODEL, BehindModel
 from app.infra.http.services import Service
 from app.jobs.endpoints import job_answer
 from app.jobs.schemas import JobOut
@@ -48,7 +48,11 @@ __all__ = ["badge_routes", "routes"]
 
 routes = Routes(tags=["reports"], dependencies=AUTHENTICATED, responses=REFUSALS)
 badge_routes = Routes(
-    prefix="/v1/fingerprints", tags=["reports"], dependencies=AUTHENTICATED, responses=REFUSALS
+    prefix="/v1/fingerprints",
+    tags=["reports"],
+    dependencies=AUTHENTICATED,
+    responses=REFUSALS,
+    route_class=BehindModel,
 )
 
 JSON: Final = "application/json"

@@ -9,9 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from starlette.routing import Route
 
+from app.infra.http.routing import MODEL
+from app.main import described_routes
 from app.tenancy.auth.tenants import ensure_tenant
 from app.tenancy.quotas.service import QuotaService
+from modelkin._validation import QUESTIONS
 from modelkin.wire import FINGERPRINT, JSON
 from tests.support.app.harness import AppHarness, open_keyed_app
 from tests.support.backends import Backend
@@ -52,6 +56,27 @@ def put(
         headers={"Content-Type": FINGERPRINT, **(headers or {})},
         params=query,
     )
+
+
+def test_names_of_models_that_end_as_questions(app: AppHarness) -> None:
+    """With the last slash as %2F the name is a model's; else it asks about the shorter name. The
+    SDK knows all questions.
+    """
+    beginning = f"/v1/fingerprints{MODEL}/"
+    paths = [route.path for route in described_routes() if isinstance(route, Route)]
+    asked = {path.removeprefix(beginning) for path in paths if path.startswith(beginning)}
+    assert QUESTIONS == asked
+    put(app, "end", 1)
+    for question in sorted(QUESTIONS):
+        assert 201 == put(app, f"end/{question}", 2).status_code
+        found = app.http.get(f"/v1/fingerprints/end%2F{question}")
+        assert f"end/{question}" == found.json()["model"], found.text
+        query = {"with": "end"} if question == "tensors" else {}
+        answer = app.http.get(f"/v1/fingerprints/end/{question}", params=query)
+        assert 200 == answer.status_code, answer.text
+        assert found.json()["digest"] not in answer.text
+        nested = app.http.get(f"/v1/fingerprints/end%2F{question}/anatomy")
+        assert f"end/{question}" == nested.json()["model"]
 
 
 def test_a_fingerprint_is_put_and_got(app: AppHarness) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
 from uuid import UUID
 
 from modelkin._terminal_text import one_line
+from modelkin._validation import quote_whole_name
 from modelkin.core.fingerprints.relations.relation import ORIGIN
 from modelkin.errors import MissingExtra
 from modelkin.types.reports import Report, ReportedModel
@@ -189,5 +189,5 @@ def _fingerprint(model: ReportedModel) -> list[ExternalReference]:
     )
 
     digest = HashType(alg=HashAlgorithm.SHA_256, content=model.digest.removeprefix("sha256:"))
-    address = XsUri(f"/v1/fingerprints/{quote(model.model, safe='/')}")
+    address = XsUri(f"/v1/fingerprints/{quote_whole_name(model.model)}")
     return [ExternalReference(type=ExternalReferenceType.EVIDENCE, url=address, hashes=[digest])]

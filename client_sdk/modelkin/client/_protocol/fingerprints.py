@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from modelkin import wire
-from modelkin._validation import check_base_models, check_model_name, quote_model
+from modelkin._validation import check_base_models, check_model_name, quote_whole_name
 from modelkin.client._protocol.calls import requests
 from modelkin.client._protocol.calls.call import Call, content_of, read_nothing
 from modelkin.client._protocol.calls.decoding import decode, reader
@@ -162,7 +162,7 @@ class Batch:
 
 
 def _path(model: str) -> str:
-    return f"{_PATH}/{quote_model(model)}"
+    return f"{_PATH}/{quote_whole_name(check_model_name(model))}"
 
 
 def _read(response: Response) -> StoredFingerprint:

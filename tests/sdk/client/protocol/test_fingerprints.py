@@ -13,6 +13,7 @@ import pytest
 
 import modelkin
 from modelkin import AsyncClient, Client, FingerprintItem
+from modelkin._validation import QUESTIONS
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.errors import InvalidParameter, NotFoundError
 from tests.support.models.made_fingerprints import made_fingerprint
@@ -26,6 +27,17 @@ FIRST, SECOND = made_fingerprint(1), made_fingerprint(2)
 def client(sqlite_server: Server) -> Iterator[Client]:
     with Client(sqlite_server.url) as made:
         yield made
+
+
+@pytest.mark.parametrize("question", sorted(QUESTIONS))
+def test_a_name_that_ends_as_a_question_is_a_name(client: Client, question: str) -> None:
+    """``org/anatomy`` is read, also whole, asked about and deleted as any other."""
+    name = f"questions/{question}"
+    stored = client.fingerprints.put(name, FIRST)
+    assert stored == client.fingerprints.info(name)
+    assert FIRST == client.fingerprints.get(name)
+    assert name == client.anatomy(name).model
+    client.fingerprints.delete(name)
 
 
 def test_a_fingerprint_is_stored_and_read(client: Client) -> None:
