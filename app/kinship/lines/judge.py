@@ -122,11 +122,20 @@ class LineJudge:
         return Lines(model, bases, whole, near, likely)
 
     def share(
-        self, session: Reader, tenant: Tenant, name: str, base: str
+        self, session: Reader, tenant: Tenant, name: str, base: str, known: Lines | None
     ) -> tuple[float, float] | None:
-        """The share of a model's lines that its base has, and P; None without fingerprints."""
+        """The share of a model's lines that its base has, and P; None without both fingerprints.
+
+        Args:
+            known: what lines say of a model, which need not be compared with its bases again.
+        """
+        if known is not None and name == known.model.name and base in known.bases:
+            judged = known.bases[base].judgement.comparison
+            return judged.share, judged.log10_p
         records = self._fingerprints.find_many(session, tenant, [name, base])
-        read = [self._read(session, records[each]) for each in (name, base) if each in records]
+        if len(records) < 2:
+            return None
+        read = [self._read(session, records[each]) for each in (name, base)]
         both = [each for each in read if each is not None]
         if len(both) < 2:
             return None
@@ -256,6 +265,6 @@ def _likely(record: FingerprintRecord, near: NearModels, family: Family) -> Near
 
 
 def _is_younger(other: FingerprintRecord, record: FingerprintRecord) -> bool:
-    """Whether another model was certainly published later."""
+    """Whether the dates say that another model is no older."""
     theirs, own = other.facts.published_at, record.facts.published_at
     return theirs is not None and own is not None and theirs >= own

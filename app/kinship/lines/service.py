@@ -107,12 +107,7 @@ class FingerprintLineageService:
         links = []
         for model, base in family.chain:
             require_time(deadline)
-            judged = lines.bases.get(base) if model == family.name else None
-            if judged is not None:
-                found = judged.judgement.comparison
-                shared: tuple[float, float] | None = (found.share, found.log10_p)
-            else:
-                shared = None if model == base else self._judge.share(session, tenant, model, base)
+            shared = self._judge.share(session, tenant, model, base, lines)
             share, log10_p = shared or (None, None)
             links.append(LineageLink(model, base, share_of_lines=share, log10_p=log10_p))
         return links

@@ -1,0 +1,253 @@
+"""``LineageEvidence``: all that was measured around a model, and what follows from it.
+
+:mod:`modelkin.core.kinship.lineage` has the rules. Here one of the declared bases decides, and the
+answer is put together, with what has to be said beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from app.hubs.ingestion.stored_models import hub_of
+from app.infra.db.database import Reader
+from app.kinship.declared_bases import JudgedBase, deciding_base
+from app.kinship.family import Family
+from app.kinship.lines.judge import Lines
+from app.kinship.measurements import Measurements, kin_of
+from app.kinship.neighborhood import Neighborhood
+from app.models.catalog.records import ModelRecord
+from app.models.catalog.repositories.candidates import candidates_by_name
+from app.models.spaces.records import SpaceRecord
+from app.search.constants import LATE, Constants, tensors_in_words
+from modelkin.core.kinship.lineage import (
+    Judgement,
+    LineageVerdict,
+    Reason,
+    is_between,
+    lineage_verdict,
+)
+from modelkin.types.kinship import SimilarityBaseline
+from modelkin.types.lineages import Kin, Lineage, LineageLink
+from modelkin.types.search import Neighbor
+
+__all__ = ["OF_DATA", "UNREAD", "LineageEvidence", "settled"]
+
+_DIFFERENCES_NOTE = (
+    "this space holds differences from a base, which show what was tuned alike; lineage is read in "
+    "a space of weights"
+)
+OF_DATA: Final = frozenset({"fisher", "grad_moment", "adam"})
+"""Kinds of importance that depend on the data of a model more than on its base."""
+_DATA_NOTE = (
+    "in this space near models have similar data, whatever they were made from; lineage is read in "
+    "a space of weights"
+)
+UNREAD: Final = {"delta": _DIFFERENCES_NOTE, **dict.fromkeys(OF_DATA, _DATA_NOTE)}
+"""The note of an answer, by the space's kind of importance, if lineages cannot be read there."""
+_MANY_TIMES: Final = 1.25
+"""The ratio of two sizes of supports beyond which S says little: S is 0.89 at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class LineageEvidence:
+    """What was measured around a model of a space.
+
+    Attributes:
+        near: the nearest models, the nearest first.
+        bases: its declared bases, as they are settled; one that stands for none where none is.
+        lines: what lines say of it; None where it has no fingerprint.
+    """
+
+    space: SpaceRecord
+    model: ModelRecord
+    constants: Constants
+    family: Family
+    neighborhood: Neighborhood
+    near: Sequence[Neighbor]
+    bases: Sequence[JudgedBase]
+    lines: Lines | None
+
+    @cached_property
+    def decided(self) -> JudgedBase:
+        """The base that the verdict is about."""
+        return deciding_base(self.bases)
+
+    @property
+    def verdict(self) -> LineageVerdict:
+        """The verdict on the model."""
+        is_declared = self.decided.measured.declared is not None
+        circular = self.family.leads_back
+        return lineage_verdict(self.decided.judgement, declared=is_declared, circular=circular)
+
+    @property
+    def reason(self) -> Reason | None:
+        """The reason of the verdict; None without a judgement that counts."""
+        judgement = self.decided.judgement
+        return None if judgement is None or self.verdict == "cycle" else judgement.reason
+
+    @property
+    def rival(self) -> Neighbor | None:
+        """The rival that decided, if one did."""
+        judgement = self.decided.judgement
+        if judgement is None or judgement.rival is None:
+            return None
+        return self.decided.measured.rivals[judgement.rival]
+
+    def lineage(self, session: Reader, chain: Sequence[LineageLink], kin: int) -> Lineage:
+        """The lineage by S alone, without a summary.
+
+        Args:
+            chain: the declared bases, one after another.
+            kin: the most of the nearest models that are in it.
+        """
+        measured, usual = self.decided.measured, self.decided.measured.background
+        return Lineage(
+            model=self.model.name,
+            verdict=self.verdict,
+            reason=self.reason,
+            summary="",
+            declared_base=measured.declared,
+            declared_bases=tuple(each.shown for each in self.bases if each.measured.declared),
+            base_relation=self.model.base_relation,
+            likely_base=self._likely_base(session),
+            base=self._kin(measured.base),
+            base_revision=self.decided.revision,
+            rival=self._kin(self.rival),
+            kin=tuple(kin_of(item, measured, self.family) for item in self.near[:kin]),
+            usual=SimilarityBaseline(usual.mean, usual.deviation, usual.models),
+            limit=usual.limit,
+            chain=tuple(chain),
+            cycle=self.family.cycle,
+            note=UNREAD.get(self.space.importance.kind, self.space.note),
+            constant_tensors=self.constants.names,
+        )
+
+    def caveats(self, session: Reader) -> list[str | None]:
+        """Clauses for people about how far the measurements go; None for none."""
+        measured = self.decided.measured
+        is_partial = measured.base is not None and measured.base.covered is not None
+        return [
+            self.decided.note,
+            # Of a part K is smaller by itself.
+            None if self._is_of_differences or is_partial else self._of_two_sizes(session),
+            UNREAD.get(self.space.importance.kind),
+            _over_a_part(measured),
+            _over_common(measured, self.rival),
+            _left_out(self.constants, unseen=_is_unseen(self.decided, self.constants)),
+            LATE if self.constants.late else None,
+        ]
+
+    @property
+    def _is_of_differences(self) -> bool:
+        return self.space.importance.kind == "delta"
+
+    def _kin(self, item: Neighbor | None) -> Kin | None:
+        """The model as evidence, or None without a model."""
+        return None if item is None else kin_of(item, self.decided.measured, self.family)
+
+    def _likely_base(self, session: Reader) -> str | None:
+        """The model that stands out as the likely base, if the declared one may not be it."""
+        measured, verdict = self.decided.measured, self.verdict
+        if self.reason == "rival" and self.rival is not None:
+            return self.rival.model
+        if self._is_of_differences or verdict == "consistent":
+            return None
+        open_between = measured.base is not None and is_between(measured.estimate(measured.base))
+        if verdict == "inconclusive" and not open_between:
+            return None
+        likely = measured.standing_out(measured.background, self.family.bases)
+        if likely is not None or verdict != "mismatch":
+            return likely
+        # The base is contradicted, so those that declare it are strangers too.
+        made_from_it = self.family.derivatives(session, self.space)
+        everyone = self.neighborhood.background(unrelated=True, without=made_from_it)
+        return measured.standing_out(everyone, self.family.bases)
+
+    def _of_two_sizes(self, session: Reader) -> str | None:
+        """The clause for a base whose support has a very different size, which bounds S."""
+        size, declared = self.model.support_size, self.decided.measured.declared
+        found = candidates_by_name(session, self.space, [] if declared is None else [declared])
+        for base in found:
+            small, large = sorted((size, base.support_size))
+            if small and large > _MANY_TIMES * small:
+                return (
+                    f"the model's support has {size:,} indices and the base's "
+                    f"{base.support_size:,}, so S is at most {2 * small / (small + large):.3f}, "
+                    f"and less than models of one size would have: send both at one size to "
+                    f"compare them"
+                )
+        return None
+
+
+def settled(
+    base: JudgedBase,
+    space: SpaceRecord,
+    model: ModelRecord,
+    constants: Constants,
+    lines: Lines | None,
+) -> JudgedBase:
+    """A declared base with all that its space and lines say beside the measured judgement."""
+    if space.importance.kind == "delta":
+        base = _of_differences(space, model, base)
+    else:
+        base = replace(base, judgement=_judgement_outside(base, constants))
+    return base.beside(lines)
+
+
+def _of_differences(space: SpaceRecord, model: ModelRecord, base: JudgedBase) -> JudgedBase:
+    """A declared base that a space holds differences from, so that it need not be in the space."""
+    if base.judgement is not None or base.measured.declared is None:
+        return base
+    stated = (space.importance.base or "").rpartition("@")[0]
+    taken = str(hub_of(model).get("base")).rpartition("@")[0] or hub_of(model).get("base")
+    if base.measured.declared not in {stated, taken}:
+        return base
+    return replace(base, judgement=Judgement("inconclusive", "differences"))
+
+
+def _judgement_outside(base: JudgedBase, constants: Constants) -> Judgement | None:
+    """The judgement of a base; it stays open where constants may be all that the two share."""
+    if base.judgement is None:
+        return None
+    early = constants.late and base.judgement.verdict == "consistent"
+    if early or _is_unseen(base, constants):
+        return Judgement("inconclusive", "unclear")
+    return base.judgement
+
+
+def _is_unseen(base: JudgedBase, constants: Constants) -> bool:
+    """Whether a base may share constants alone with the model, as far as can be compared."""
+    found = base.measured.base
+    return bool(constants) and found is not None and found.kappa is None
+
+
+def _over_a_part(measured: Measurements) -> str | None:
+    """The clause for a model and a base that do not have all parameters of the space."""
+    share = None if measured.base is None else measured.base.covered
+    if share is None:
+        return None
+    return f"the two are compared over the {share:.1%} of the space's parameters that both have"
+
+
+def _over_common(measured: Measurements, rival: Neighbor | None) -> str | None:
+    """The clause for a rival that decided over what it, the model and the base all have."""
+    found = None if rival is None else measured.over_common.get(rival.model)
+    if found is None or found.base is None:
+        return None
+    return (
+        f"over the parameters that all three have, S is {found.to_model.similarity:.3f} to the "
+        f"other model and {found.base.similarity:.3f} to the base"
+    )
+
+
+def _left_out(constants: Constants, *, unseen: bool) -> str | None:
+    """The clause for tensors that are left out; None without any."""
+    if not constants:
+        return None
+    left = f"{tensors_in_words(constants.names)}, which no training changed"
+    if unseen:
+        return f"there is nothing to compare but {left}, or a signature, which cannot leave it out"
+    return f"the comparison leaves out {left}"
