@@ -7,7 +7,7 @@ nothing says what came first. The library knows no model cards, so figures stand
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -20,12 +20,14 @@ from modelkin.types.reports import Report, ReportedModel
 if TYPE_CHECKING:
     from cyclonedx.model import ExternalReference, HashType, Property
     from cyclonedx.model.component import Component
+    from cyclonedx.model.dependency import Dependency
     from cyclonedx.model.license import License
 
 __all__ = ["MAX_COMPONENTS", "bill_of_materials"]
 
 MAX_COMPONENTS: Final = 2_000
-"""Models of a document: with its kin, the library takes 6 ms and 140 kB for each."""
+"""Models of a document: the library takes 2.5 ms and 60 kB for each of so many, and looks through
+all of them for each."""
 
 
 def bill_of_materials(report: Report, most: int = MAX_COMPONENTS) -> bytes:
@@ -66,15 +68,25 @@ def bill_of_materials(report: Report, most: int = MAX_COMPONENTS) -> bytes:
             properties=_properties(figures),
         ),
         components=components,
+        dependencies=_dependencies(subject, components),
     )
-    bom.register_dependency(subject, components)
     return JsonV1Dot6(bom).output_as_string(indent=1).encode()
+
+
+def _dependencies(subject: Component, components: Sequence[Component]) -> Iterator[Dependency]:
+    """What the library would register one by one, each time looking through all before."""
+    from cyclonedx.model.dependency import Dependency
+
+    alone = [Dependency(each.bom_ref) for each in components]
+    yield Dependency(subject.bom_ref, alone)
+    yield from alone
 
 
 class _Origins:
     """What the findings of a report say of the origins of its models."""
 
     def __init__(self, report: Report) -> None:
+        self._others: dict[str, Component] = {}
         self.weights = {each.model: each.weights for each in report.models}
         self.found = defaultdict[str, set[str]](set)
         for base in report.undeclared:
@@ -90,6 +102,12 @@ class _Origins:
         confirmed = {each.model for each in model.bases if each.is_declared}
         return sorted(confirmed | self.found[model.model])
 
+    def other(self, model: str) -> Component:
+        """A component in the pedigrees of others: one for all, since a base has many children."""
+        if model not in self._others:
+            self._others[model] = _other(model, self.weights.get(model))
+        return self._others[model]
+
 
 def _component(model: ReportedModel, origins: _Origins) -> Component:
     from cyclonedx.model.component import Component, ComponentType, Pedigree
@@ -101,8 +119,8 @@ def _component(model: ReportedModel, origins: _Origins) -> Component:
     if model.sentences:
         said = [*model.sentences, *((ORIGIN,) if model.bases else ())]
         pedigree = Pedigree(
-            ancestors=[_other(each, origins) for each in ancestors],
-            variants=[_other(each, origins) for each in variants],
+            ancestors=map(origins.other, ancestors),
+            variants=map(origins.other, variants),
             notes=" ".join(f"{one_line(each).rstrip('.')}." for each in said),
         )
     return Component(
@@ -118,8 +136,7 @@ def _component(model: ReportedModel, origins: _Origins) -> Component:
     )
 
 
-def _other(model: str, origins: _Origins) -> Component:
-    """A component in the pedigree of another one."""
+def _other(model: str, weights: str | None) -> Component:
     from cyclonedx.model.component import Component, ComponentType
 
     group, _, name = one_line(model).rpartition("/")
@@ -127,7 +144,7 @@ def _other(model: str, origins: _Origins) -> Component:
         type=ComponentType.MACHINE_LEARNING_MODEL,
         group=group or None,
         name=name,
-        hashes=_hashes(origins.weights.get(model)),
+        hashes=_hashes(weights),
     )
 
 

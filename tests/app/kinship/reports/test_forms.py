@@ -162,6 +162,14 @@ def test_a_bill_of_materials_has_each_model_with_its_pedigree(report: Report) ->
     assert "llama-license" == found["model:org/mirror"]["licenses"][0]["license"]["name"]
 
 
+def test_the_hub_of_a_bill_of_materials_depends_on_all_models(report: Report) -> None:
+    """And none of these on another one: what was made of what stands in pedigrees."""
+    document = documents(report)
+    depends = {each["ref"]: each.get("dependsOn") for each in document["dependencies"]}
+    models = [each["bom-ref"] for each in document["components"]]
+    assert {"hub": sorted(models), **dict.fromkeys(models)} == depends
+
+
 def test_a_bill_of_materials_says_what_was_measured(report: Report) -> None:
     """Figures stand as properties of their own name space, and the fingerprint as evidence."""
     found = {each["bom-ref"]: each for each in documents(report)["components"]}
