@@ -221,10 +221,9 @@ def _left_open(
         if not model.is_reported:
             continue
         whole = {e.other for e in likenesses.get(model.name, ()) if e.verdict in _WHOLE}
-        bases = {base for base in model.declared if base != model.name}
-        judged.pairs |= {(model.name, base) for base in bases & whole}
-        judged.unknown |= {(model.name, base) for base in bases - models.keys()}
-        if (bases - whole) & models.keys():
+        judged.pairs |= {(model.name, base) for base in model.declared if base in whole}
+        judged.unknown |= {(model.name, base) for base in model.declared if base not in models}
+        if any(base in models and base not in whole for base in model.declared):
             yield model.name
 
 

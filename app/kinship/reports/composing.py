@@ -32,7 +32,7 @@ def compose(report_id: str, evidence: Evidence, most: int = MAX_ROWS) -> Report:
     undeclared = list(tables.undeclared_bases(evidence, families))
     copies = list(tables.copies(evidence))
     licenses = list(tables.license_findings(evidence, families))
-    savings = list(tables.savings(evidence, families))
+    savings = list(tables.savings(evidence, families, copies))
     contradicted = sorted(evidence.contradicted, key=lambda each: (each.model, each.space or ""))
     merges = sorted(evidence.merges, key=lambda each: each.model)
     size = ReportSize(

@@ -43,6 +43,7 @@ class Families:
             name: {each.other: each for each in found}
             for name, found in evidence.likenesses.items()
         }
+        self._undeclared: dict[str, Likeness | None] = {}
 
     def confirmed(self, model: KnownModel) -> Iterator[Likeness]:
         """The declared bases whose lines the model has."""
@@ -50,7 +51,20 @@ class Families:
         yield from (kin[base] for base in model.declared if base in kin)
 
     def undeclared(self, model: KnownModel) -> Likeness | None:
-        """The base with the greatest share that the model does not name; None without one."""
+        """The base with the greatest share that the model does not name; None without one.
+
+        It is looked for once: three tables ask for it.
+        """
+        if model.name not in self._undeclared:
+            self._undeclared[model.name] = self._found(model)
+        return self._undeclared[model.name]
+
+    def bases(self, model: KnownModel) -> tuple[Likeness, ...]:
+        """The confirmed bases of a model, and the one that it does not name."""
+        found = self.undeclared(model)
+        return (*self.confirmed(model), *(() if found is None else (found,)))
+
+    def _found(self, model: KnownModel) -> Likeness | None:
         explained = {each.other for each in self.confirmed(model)}
         found = [
             each
@@ -58,11 +72,6 @@ class Families:
             if self._is_base(model, each) and not self._is_explained(each, explained)
         ]
         return min(found, key=self._order, default=None)
-
-    def bases(self, model: KnownModel) -> tuple[Likeness, ...]:
-        """The confirmed bases of a model, and the one that it does not name."""
-        found = self.undeclared(model)
-        return (*self.confirmed(model), *(() if found is None else (found,)))
 
     def _is_base(self, model: KnownModel, like: Likeness) -> bool:
         """Whether lines alone make the other model a base of one that does not name it."""
