@@ -32,7 +32,7 @@ def model(name: str, days: int, **facts: Any) -> KnownModel:
         "license": "apache-2.0",
         "declared": (),
         "verdict": "unknown",
-        "sentences": ("none of 11 stored models is an ancestor, as far as lines show",),
+        "sentences": ("none of 11 models is an ancestor, as far as lines show",),
     }
     return KnownModel(name=name, **known | facts)
 

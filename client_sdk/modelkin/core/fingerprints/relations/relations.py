@@ -59,7 +59,8 @@ def relations(
         comparisons: of it and each of them.
         parents: in the order in which they are named, that of ``comparisons``.
         models: how many were asked.
-        is_chosen: whether they are those that a service stores, and the parents were found there.
+        is_chosen: whether the parents were found among them by their keys, as a service and a
+            catalogue do, and nobody gave them.
     """
     if not checkpoint.lines:
         return (Relation("none", (), _NO_LINES),)
