@@ -6,7 +6,7 @@ from app.fingerprints.service import FingerprintService
 from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.files.downloads import Downloads
 from app.hubs.ingestion.fingerprinting import Fingerprinting
-from app.hubs.ingestion.making import ModelMaker
+from app.hubs.ingestion.model_maker import ModelMaker
 from app.hubs.ingestion.model_writer import IngestWriter
 from app.hubs.ingestion.selection_plan import Sizes
 from app.hubs.ingestion.selector import SupportSelector

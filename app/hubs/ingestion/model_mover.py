@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from app.hubs.ingestion.results import IngestResult
-from app.hubs.ingestion.stored_models import Held, StoredModel
-from app.hubs.ingestion.sync_results import SyncedModel
+from app.hubs.ingestion.component_changes import ComponentChange
+from app.hubs.ingestion.stored_models import StoredModel
 from app.hubs.records import ImportanceName
+from app.hubs.service import OpenSource
 from app.infra.db.database import Writer
 from app.models.catalog.repositories import models
 from app.models.catalog.writer import ModelWriter
-from app.models.spaces.records import SpaceRecord
 
 __all__ = ["ModelMover"]
 
@@ -23,49 +20,24 @@ class ModelMover:
         self._models = models
 
     def move(
-        self,
-        session: Writer,
-        part: SyncedModel,
-        past: Sequence[Held],
-        targets: Mapping[ImportanceName, SpaceRecord],
-    ) -> dict[ImportanceName, str]:
-        """Give the stored supports of a model its present name.
+        self, session: Writer, source: OpenSource, change: ComponentChange
+    ) -> list[tuple[ImportanceName, str]]:
+        """Give the stored supports of a component its present name.
 
-        A support that belongs to another space by now, or to none, stays where it is if the source
-        keeps deleted models. Returns these spaces.
+        A support that belongs to another space by now, or to none, goes with the policy of the
+        source, unless it stays anyway. Returns the spaces where such supports are left.
         """
-        kept = {space.id for space in targets.values()}
-        left: dict[ImportanceName, str] = {}
-        for importance, one in (each for held in past for each in held):
-            if one.space.id not in kept and part.made.source.on_delete == "remove":
+        kept = {space.id for space in change.targets.values()}
+        left: list[tuple[ImportanceName, str]] = []
+        for importance, one in (each for held in change.past for each in held):
+            is_left = one.space.id not in kept
+            if is_left and source.on_delete == "remove" and not change.stays:
                 self._models.delete(session, one.space, one.model.name)
                 continue
-            self._rename(session, one, part.made.name)
-            if one.space.id not in kept:
-                left[importance] = one.space.name
+            self._rename(session, one, change.name)
+            if is_left:
+                left.append((importance, one.space.name))
         return left
-
-    def leave(
-        self,
-        session: Writer,
-        made: IngestResult,
-        name: str,
-        past: Sequence[Held],
-        keep: bool,
-    ) -> list[str]:
-        """Delete what the repository has no longer, unless it is kept; return its spaces then.
-
-        Args:
-            name: the name that it has here now.
-        """
-        spaces_left = []
-        for _, one in (each for held in past for each in held):
-            if made.source.on_delete == "remove" and not keep:
-                self._models.delete(session, one.space, one.model.name)
-            else:
-                self._rename(session, one, name)
-                spaces_left.append(one.space.name)
-        return spaces_left
 
     def _rename(self, session: Writer, held: StoredModel, name: str) -> None:
         """Give a stored model its present name; delete it if a model has that name already."""

@@ -7,11 +7,11 @@ spaces under one name: they are stored, renamed, moved and deleted together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from app.hubs.clients.protocol import HubRevision, tags_digest
+from app.hubs.ingestion.component_changes import ComponentChange, changes_of
 from app.hubs.ingestion.descriptions import (
     attributes_of,
     bases_of,
@@ -30,14 +30,14 @@ from app.hubs.ingestion.sync_results import (
     difference_facts,
     fingerprint_result,
     pipeline_result,
-    place_of,
+    refusal_of,
+    superseded_error,
 )
-from app.hubs.records import ImportanceName, Place
+from app.hubs.records import ImportanceName
 from app.hubs.repositories import fingerprint_states, source_models, sources
 from app.hubs.service import OpenSource
 from app.hubs.sync_requests import SyncScheduler
 from app.infra.db.database import Writer
-from app.infra.errors import Unavailable
 from app.models.catalog.puts import Put, Stored
 from app.models.catalog.repositories import models
 from app.models.catalog.writer import ModelWriter
@@ -88,48 +88,22 @@ class IngestWriter:
             for ready in part.prepared:
                 put = Put(part.made.name, ready.content)
                 session.after_rollback(partial(self._models.discard, put))
-        made, past = parts[0].made, self._hold(session, parts[0].made)
-        targets = {part.component: _targets(part, past) for part in parts if part.refusal is None}
-        without = {part.component: part for part in parts if part.refusal is not None}
-        stay = {*refused, *without}
-        places = {name: _renamed(past[name][0], made, name) for name in stay if past.get(name)}
-        places |= {
-            part.component: place_of(part, targets[part.component])
-            for part in parts
-            if part.component in targets
-        }
-        if not source_models.finish_sync(
-            session,
-            made.source.id,
-            made.revision.name,
-            made.sync,
-            opened=made.source.updated_at,
-            revision=made.revision.revision,
-            places=places,
-            error=without[None].refused if None in without else None,
-            tags=tags_digest(made.revision.tags),
-            changed_at=made.revision.changed_at,
-        ):
-            raise _superseded_error(made.revision.name)
-        renames = renames_of(made, {*targets, *past})
+        made = parts[0].made
+        changes = changes_of(parts, refused, self._hold(session, made))
+        self._record(session, made, changes)
+        renames = renames_of(made, [each.component for each in changes])
         declaring = spaces_declaring(session, made.source, renames)
-        holding = [one.space for held in past.values() for all_ in held for _, one in all_]
-        holding += (space for target in targets.values() for space in target.values())
+        holding = [space for each in changes for space in each.spaces]
         _lock(session, [*holding, *declaring])
-        left: dict[str, list[str]] = {}
-        results = {name: fingerprint_result(part) for name, part in without.items()}
-        for part in without.values():
-            sources.note_error(session, made.source.id, *part.error)
-        for part in parts:
-            if part.component in targets:
-                target = targets[part.component]
-                before = past.pop(part.component, [])
-                left_in = self._mover.move(session, part, before, target)
-                results[part.component] = self._write(session, part, target, left_in)
-        for component, held in past.items():
-            name = _name(made, component)
-            found = self._mover.leave(session, made, name, held, keep=component in stay)
-            left |= {name: found} if found and component not in stay else {}
+        results, left = dict[str | None, dict[str, Any]](), dict[str, list[str]]()
+        for each in changes:
+            left_in = self._mover.move(session, made.source, each)
+            if each.part is not None:
+                results[each.component] = self._write(
+                    session, each.part, each.targets, dict(left_in)
+                )
+            elif left_in and not each.stays:
+                left[each.name] = [space for _, space in left_in]
         rename_bases(session, made.source, renames, declaring, {space.id for space in holding})
         self._sync_moved(session, parts)
         self._store_fingerprints(session, parts, results)
@@ -139,6 +113,26 @@ class IngestWriter:
         if None in results:
             return {**results[None], **more}
         return pipeline_result(results, refused, notes, made) | more
+
+    def _record(
+        self, session: Writer, made: IngestResult, changes: Sequence[ComponentChange]
+    ) -> None:
+        """Record the sync, unless a later one has ended."""
+        whole = next((each.part for each in changes if each.component is None), None)
+        refusal = None if whole is None else whole.made.refusal
+        if not source_models.finish_sync(
+            session,
+            made.source.id,
+            made.revision.name,
+            made.sync,
+            opened=made.source.updated_at,
+            revision=made.revision.revision,
+            places={each.component: each.place for each in changes if each.place is not None},
+            error=None if refusal is None else refusal_of(refusal),
+            tags=tags_digest(made.revision.tags),
+            changed_at=made.revision.changed_at,
+        ):
+            raise superseded_error(made.revision.name)
 
     def _store_fingerprints(
         self,
@@ -171,9 +165,16 @@ class IngestWriter:
         targets: Mapping[ImportanceName, SpaceRecord],
         left: Mapping[ImportanceName, str],
     ) -> dict[str, Any]:
-        """Store new supports, or update the description of a model whose have not changed."""
+        """Store new supports, or update the description of a model whose have not changed.
+
+        Of a model of which none can be made, the source gets the reason.
+        """
+        made, refusal = part.made, part.made.refusal
+        if refusal is not None:
+            sources.note_error(session, made.source.id, refusal.code, f"{made.name}: {refusal}")
+            return fingerprint_result(part, refusal)
         if part.selection is None:
-            return self._describe(session, part.made, targets)
+            return self._describe(session, made, targets)
         return self._store_all(session, part, part.selection, left)
 
     def _store_all(
@@ -267,7 +268,7 @@ class IngestWriter:
             revision=None,
             places={} if removes else None,
         ):
-            raise _superseded_error(name)
+            raise superseded_error(name)
         _lock(session, (one.space for one in stored))
         for one in stored:
             self._models.delete(session, one.space, one.model.name)
@@ -361,31 +362,6 @@ def note(
     )
     if source.fingerprints:
         fingerprint_states.set_state(session, source.id, name, "none")
-
-
-def _targets(
-    part: SyncedModel, past: Mapping[str | None, Sequence[Held]]
-) -> dict[ImportanceName, SpaceRecord]:
-    """The spaces of a model's supports, new or unchanged."""
-    if part.selection is not None:
-        return {ready.importance: ready.placed.space for ready in part.prepared}
-    held = [one for one in past.get(part.component, ()) if one.is_made_like(part.made)]
-    if not held:
-        raise _superseded_error(part.made.name)
-    return {importance: stored.space for importance, stored in held[0]}
-
-
-def _name(made: IngestResult, component: str | None) -> str:
-    """The name here of a component of a repository, or of the repository itself."""
-    return replace(made.revision, component=component).model_name
-
-
-def _renamed(held: Held, made: IngestResult, component: str | None) -> Place:
-    return replace(held.place, model=_name(made, component))
-
-
-def _superseded_error(name: str) -> Unavailable:
-    return Unavailable(f"another sync of {name} has ended meanwhile: this one runs again")
 
 
 def _lock(session: Writer, involved: Iterable[SpaceRecord]) -> None:

@@ -8,7 +8,7 @@ has overtaken changes nothing and runs again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -18,12 +18,13 @@ from app.hubs.clients.registry import HubRegistry
 from app.hubs.ingestion.adapters import adapter_base_of, is_adapter
 from app.hubs.ingestion.base_names import BaseNames
 from app.hubs.ingestion.bases import LACKING, Base, BaseFinder
-from app.hubs.ingestion.components import base_of_part, parts_of
+from app.hubs.ingestion.components import Parts, base_of_part, parts_of
 from app.hubs.ingestion.files.downloads import Downloads
-from app.hubs.ingestion.making import NO_SUPPORT, ModelMaker
+from app.hubs.ingestion.model_maker import NO_SUPPORT, ModelMaker
 from app.hubs.ingestion.model_writer import IngestWriter, note
 from app.hubs.ingestion.results import IngestResult
 from app.hubs.ingestion.stored_models import Held, base_names, find_held
+from app.hubs.ingestion.sync_results import SyncedModel, refusal_of
 from app.hubs.records import Place
 from app.hubs.repositories import fingerprint_states, source_models, sources
 from app.hubs.service import OpenSource, SourceService
@@ -54,7 +55,6 @@ from modelkin.errors import (
 
 __all__ = ["IngestionService"]
 
-_MIB: Final = 1 << 20
 _MAX_BUSY_RETRY_S: Final = 30.0
 """The most seconds between two attempts at a model while another sync of it runs."""
 
@@ -155,12 +155,7 @@ class IngestionService:
             sync.moved_from = None
         sync.revision = revision.revision
         check_model_name(revision.name, field="model")
-        with self._database.reading() as session:
-            names = [name for name in (sync.name, sync.moved_from) if name is not None]
-            places = [source_models.find_places(session, source.id, name) for name in names]
-            is_stored = any(places) or any(
-                fingerprint_states.has_any(session, source.id, name) for name in names
-            )
+        places, is_stored = self._stored(source, [*filter(None, (sync.name, sync.moved_from))])
         reason = source.filters.reason_against(revision.name, revision.tags)
         if reason is not None and not is_stored:  # stored models are synchronized all the same
             return partial(self._writer.ignore, source, sync.name, sync.number, revision, reason)
@@ -171,15 +166,31 @@ class IngestionService:
         if new > 1:
             with self._database.reading() as session:
                 self._quotas.require_allowance(session, source.tenant.id, models=new)
-        synced, refused = [], dict(parts.refused)
+
+        def make(part: HubRevision) -> SyncedModel:
+            mine = [at[part.component] for at in places if part.component in at]
+            known = self._known(source, mine)
+            finder = BaseFinder(self._base_names, hub, source, base_names(known))
+            made = self._find(finder, sync, part, job, known)
+            return self._maker.make(finder, made, known, progress)
+
+        synced, refused = self._make_all(make, parts)
+        why = {name: refusal_of(error) for name, error in refused.items()}
+        return partial(self._writer.finish, synced, why, parts.notes)
+
+    def _make_all(
+        self, make: Callable[[HubRevision], SyncedModel], parts: Parts
+    ) -> tuple[list[SyncedModel], dict[str, ModelkinError]]:
+        """Make the components of a repository; those that are refused do not end the others.
+
+        Raises:
+            ModelkinError: all are refused, or a failure is none of one component.
+        """
+        synced, refused = list[SyncedModel](), dict(parts.refused)
         try:
             for part in parts.revisions:
                 try:
-                    mine = [at[part.component] for at in places if part.component in at]
-                    known = self._known(source, mine)
-                    finder = BaseFinder(self._base_names, hub, source, base_names(known))
-                    made = self._find(finder, sync, part, job, known)
-                    synced.append(self._maker.make(finder, made, known, progress))
+                    synced.append(make(part))
                 except _REFUSALS as error:
                     if part.component is None:
                         raise
@@ -189,8 +200,18 @@ class IngestionService:
         except BaseException:
             self._maker.discard(synced)
             raise
-        why = {name: {"code": e.code, "detail": str(e)} for name, e in refused.items()}
-        return partial(self._writer.finish, synced, why, parts.notes)
+        return synced, refused
+
+    def _stored(
+        self, source: OpenSource, names: Sequence[str]
+    ) -> tuple[list[dict[str | None, Place]], bool]:
+        """The places of a model under its names, and whether anything of it is stored."""
+        with self._database.reading() as session:
+            places = [source_models.find_places(session, source.id, name) for name in names]
+            is_stored = any(places) or any(
+                fingerprint_states.has_any(session, source.id, name) for name in names
+            )
+        return places, is_stored
 
     def _known(self, source: OpenSource, places: Sequence[Place]) -> list[Held]:
         """What is stored of a model at these places."""
@@ -246,10 +267,8 @@ class IngestionService:
         A stored model is removed only if its source says so and the model is certainly deleted,
         not only hidden from this token.
         """
-        with self._database.reading() as session:
-            places = source_models.find_places(session, source.id, sync.name)
-            if not places and not fingerprint_states.has_any(session, source.id, sync.name):
-                raise error
+        if not self._stored(source, [sync.name])[1]:
+            raise error
         sure = error.definitive and (job.parameters.get("gone") is True or hub.knows_us())
         if source.on_delete == "remove" and not sure:
             raise HubNotFound(
@@ -273,8 +292,8 @@ class IngestionService:
                 sources.note_error(session, source.id, error.code, f"{sync.name}: {error}")
                 passing = isinstance(error, (Unavailable, QuotaExceeded))
                 if sync.revision is not None and not passing:
-                    described = {"code": error.code, "detail": str(error)}
-                    note(session, source, sync.name, sync.number, sync.revision, described)
+                    why = refusal_of(error)
+                    note(session, source, sync.name, sync.number, sync.revision, why)
         except Unavailable as unavailable:
             log.info("the error of a sync is not recorded now: %s", explain(unavailable))
 

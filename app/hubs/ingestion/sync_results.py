@@ -10,11 +10,17 @@ from app.hubs.ingestion.files.checkpoint_fetcher import revision_label
 from app.hubs.ingestion.fingerprinting import FoundFingerprint
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection
-from app.hubs.records import ImportanceName, Place
-from app.models.spaces.records import SpaceRecord
+from app.infra.errors import Unavailable
 from modelkin.errors import ModelkinError
 
-__all__ = ["SyncedModel", "difference_facts", "fingerprint_result", "pipeline_result", "place_of"]
+__all__ = [
+    "SyncedModel",
+    "difference_facts",
+    "fingerprint_result",
+    "pipeline_result",
+    "refusal_of",
+    "superseded_error",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +29,10 @@ class SyncedModel:
 
     Attributes:
         made: the findings about it.
-        selection: its new supports; None if they have not changed.
+        selection: its new supports; None if they have not changed, or none can be made.
         prepared: these, ready to be stored.
         notes: remarks for people.
         fingerprint: what is known of its fingerprint; None where its source asks for none.
-        refusal: why it has no support; what is stored of it stays then.
     """
 
     made: IngestResult
@@ -35,33 +40,21 @@ class SyncedModel:
     prepared: tuple[PreparedModel, ...] = ()
     notes: tuple[str, ...] = ()
     fingerprint: FoundFingerprint | None = None
-    refusal: ModelkinError | None = None
 
     @property
     def component(self) -> str | None:
         """The name of the component; None for a whole model."""
         return self.made.revision.component
 
-    @property
-    def error(self) -> tuple[str, str]:
-        """The code of its refusal, and what to say of it among other models."""
-        assert self.refusal is not None
-        return self.refusal.code, f"{self.made.name}: {self.refusal}"
 
-    @property
-    def refused(self) -> dict[str, str]:
-        """Its refusal in the result of its job."""
-        assert self.refusal is not None
-        return {"code": self.refusal.code, "detail": str(self.refusal)}
+def refusal_of(error: ModelkinError) -> dict[str, str]:
+    """The reason why there is no support, as rows and results of jobs have it."""
+    return {"code": error.code, "detail": str(error)}
 
 
-def place_of(part: SyncedModel, targets: Mapping[ImportanceName, SpaceRecord]) -> Place:
-    weight, difference = targets.get("weight"), targets.get("delta")
-    return Place(
-        part.made.name,
-        None if weight is None else weight.name,
-        None if difference is None else difference.name,
-    )
+def superseded_error(name: str) -> Unavailable:
+    """The error of a sync of a model that another one has overtaken."""
+    return Unavailable(f"another sync of {name} has ended meanwhile: this one runs again")
 
 
 def pipeline_result(
@@ -102,14 +95,18 @@ def difference_facts(
     return {"reason": selection.reason}
 
 
-def fingerprint_result(part: SyncedModel) -> dict[str, Any]:
-    """The result of a job about a model that has a fingerprint, and no support."""
+def fingerprint_result(part: SyncedModel, refusal: ModelkinError) -> dict[str, Any]:
+    """The result of a job about a model that has a fingerprint, and no support.
+
+    Args:
+        refusal: why it has none.
+    """
     return {
         "outcome": "fingerprint",
         "space": None,
         "model": part.made.name,
         "revision": part.made.revision.revision,
-        "refused": part.refused,
+        "refused": refusal_of(refusal),
         "notes": list(part.notes),
         "moved_from": part.made.moved_from,
     }

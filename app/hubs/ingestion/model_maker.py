@@ -7,7 +7,7 @@ for something else, has a fingerprint all the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Final
@@ -30,23 +30,13 @@ from app.models.catalog.puts import Put
 from app.models.catalog.writer import ModelWriter
 from app.tenancy.quotas.service import QuotaService
 from modelkin.checkpoints import Adapter, Checkpoint
-from modelkin.errors import InvalidImportance, InvalidParameter, ModelkinError, SpaceMismatch
+from modelkin.errors import InvalidImportance, InvalidParameter, SpaceMismatch
 
 __all__ = ["NO_SUPPORT", "ModelMaker"]
 
 NO_SUPPORT: Final = (SpaceMismatch, Conflict, InvalidParameter, InvalidImportance)
 """The errors that leave a model without supports, and say nothing of its file."""
 _MIB: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What was read of a model: its supports, or why it has none."""
-
-    made: IngestResult
-    selection: Selection | None
-    refusal: ModelkinError | None
-    notes: tuple[str, ...] = ()
 
 
 class ModelMaker:
@@ -88,7 +78,7 @@ class ModelMaker:
         lines = LinesRequest() if made.source.fingerprints and found is None else None
         as_stored = made.refusal is None and any(held.is_made_like(made) for held in known)
         if lines is None and (as_stored or made.refusal is not None):
-            return _allowed(SyncedModel(made, fingerprint=found, refusal=made.refusal))
+            return _allowed(SyncedModel(made, fingerprint=found))
         if not as_stored and made.refusal is None:
             with self._database.reading() as session:  # before a download that would be in vain
                 new = 0 if known else 1
@@ -105,10 +95,10 @@ class ModelMaker:
                 else self._find_fingerprint(read.made)  # it is an adapter, as its file says
             )
         progress(0, 0, "storing")
-        synced = SyncedModel(read.made, read.selection, (), read.notes, found, read.refusal)
+        read = _allowed(replace(read, fingerprint=found))
         if read.selection is None:
-            return _allowed(synced)
-        return replace(synced, prepared=tuple(self._prepare(read.made, read.selection)))
+            return read
+        return replace(read, prepared=tuple(self._prepare(read.made, read.selection)))
 
     def _find_fingerprint(self, made: IngestResult) -> FoundFingerprint | None:
         return self._fingerprinting.find(made) if made.source.fingerprints else None
@@ -128,9 +118,8 @@ class ModelMaker:
         *,
         supports: bool,
         whole: bool = False,
-    ) -> _Read:
+    ) -> SyncedModel:
         """Fetch the checkpoint, and read what is asked for."""
-
         with self._downloads.directory() as directory:
             fetching = CheckpointFetcher(
                 finder.hub,
@@ -141,25 +130,25 @@ class ModelMaker:
                 whole=whole or made.adapter,  # an adapter is read several times
             )
             checkpoint = fetching.fetch(made.revision, "model")
-            refusal = made.refusal
-            if refusal is None and supports:
+            if made.refusal is None and supports:
                 try:
                     read = self._select(finder, made, checkpoint, fetching, progress, lines)
                 except NO_SUPPORT as error:
-                    refusal = error
+                    made = replace(made, refusal=error)
                 except LACKING as error:
                     if lines is None or not lines.is_read:
                         raise
-                    refusal = error  # the base that is required was read beside the model
+                    # The base that is required was read beside the model.
+                    made = replace(made, refusal=error)
                 else:
-                    if read.refusal is None:
+                    if read.selection is not None:
                         return read
-                    refusal = read.refusal
+                    made = read.made
             if isinstance(checkpoint, Adapter):
-                return _Read(replace(made, adapter=True), None, refusal)
+                return SyncedModel(replace(made, adapter=True))
             if lines is not None and not lines.is_read:
                 self._read_lines(made, checkpoint, fetching, progress, lines)
-            return _Read(made, None, refusal, checkpoint.notes)
+            return SyncedModel(made, notes=checkpoint.notes)
 
     def _read_lines(
         self,
@@ -182,8 +171,11 @@ class ModelMaker:
         fetching: CheckpointFetcher,
         progress: Progress,
         lines: LinesRequest | None,
-    ) -> _Read:
-        """Read a checkpoint, and its base, for its supports and its fingerprint."""
+    ) -> SyncedModel:
+        """Read a checkpoint, and its base, for its supports and its fingerprint.
+
+        Where the base cannot be read, nothing is selected, and the model is refused.
+        """
         downloaded = fetching.on_progress
         checkpoint, tables = self._selector.without_tables(fetching, checkpoint, made)
         fetching.on_progress = _stage(progress, "downloading its base, MiB", _MIB)
@@ -193,7 +185,7 @@ class ModelMaker:
             try:
                 made, base = _with_base(fetching, made, checkpoint)
             except LACKING as error:
-                return _Read(made, None, error)
+                return SyncedModel(replace(made, refusal=error))
         fetching.on_progress = downloaded  # both, as they are read
         selection = self._selector.select(checkpoint, base, made, fetching, progress, tables, lines)
         rounding = [] if selection.rounding is None else [selection.rounding]
@@ -203,7 +195,7 @@ class ModelMaker:
             *rounding,
             *selection.notes,
         )
-        return _Read(made, selection, None, notes)
+        return SyncedModel(made, selection, notes=notes)
 
     def _prepare(self, made: IngestResult, selection: Selection) -> list[PreparedModel]:
         """Return the supports, ready to be stored, or none."""
@@ -224,9 +216,9 @@ class ModelMaker:
 
 def _allowed(synced: SyncedModel) -> SyncedModel:
     """Refuse a model of which there is nothing: no support, and no fingerprint."""
-    found = synced.fingerprint
-    if synced.refusal is not None and (found is None or found.prepared is None):
-        raise synced.refusal
+    found, refusal = synced.fingerprint, synced.made.refusal
+    if refusal is not None and (found is None or found.prepared is None):
+        raise refusal
     return synced
 
 
