@@ -6,7 +6,7 @@ no support can be made. What is stored of another hub's model of that name stays
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -101,7 +101,10 @@ class Fingerprinting:
     # --- in that transaction ------------------------------------------------------------------
 
     def store(
-        self, session: Writer, found: Sequence[tuple[IngestResult, FoundFingerprint | None]]
+        self,
+        session: Writer,
+        found: Sequence[tuple[IngestResult, FoundFingerprint | None]],
+        refused: Collection[str] = (),
     ) -> dict[str | None, dict[str, Any]]:
         """Store the fingerprints of a model and its components, whose row is locked.
 
@@ -110,6 +113,7 @@ class Fingerprinting:
 
         Args:
             found: None for a component that was not asked for one.
+            refused: the components that cannot be read; their fingerprints stay as they are.
 
         Returns:
             What to say of each, by component.
@@ -120,7 +124,7 @@ class Fingerprinting:
         if made.moved_from is not None:
             moved = fingerprint_states.read_states(session, source.id, made.moved_from)
             before = moved | before
-        states = dict[str | None, FingerprintState]()
+        states = {part: before.pop(part) for part in [*before] if part in refused}
         said, whole = dict[str | None, dict[str, Any]](), True
         for each, finding in found:
             component, past = each.revision.component, before.pop(each.revision.component, None)

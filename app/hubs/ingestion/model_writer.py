@@ -6,7 +6,7 @@ spaces under one name: they are stored, renamed, moved and deleted together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -106,7 +106,7 @@ class IngestWriter:
                 left[each.name] = [space for _, space in left_in]
         rename_bases(session, made.source, renames, declaring, {space.id for space in holding})
         self._sync_moved(session, parts)
-        self._store_fingerprints(session, parts, results)
+        self._store_fingerprints(session, parts, refused, results)
         if made.moved_from is not None:
             source_models.forget(session, made.source.id, made.moved_from)
         more = {"left": left} if left else {}
@@ -138,6 +138,7 @@ class IngestWriter:
         self,
         session: Writer,
         parts: Sequence[SyncedModel],
+        refused: Collection[str],
         results: Mapping[str | None, dict[str, Any]],
     ) -> None:
         """Store the fingerprints, and add to each result what there is to say of it."""
@@ -147,7 +148,7 @@ class IngestWriter:
             fingerprint_states.outdate(session, made.source.id, made.revision.name, outdated)
             return
         found = [(part.made, part.fingerprint) for part in parts]
-        for component, said in self._fingerprinting.store(session, found).items():
+        for component, said in self._fingerprinting.store(session, found, refused).items():
             results[component]["fingerprint"] = said
 
     def _sync_moved(self, session: Writer, parts: Sequence[SyncedModel]) -> None:

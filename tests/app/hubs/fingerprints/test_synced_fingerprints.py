@@ -267,6 +267,27 @@ def test_a_component_of_a_pipeline_has_its_own(hub: Hub, app: AppHarness, tmp_pa
     assert None is stored(app, "org/p/vae")
 
 
+def test_a_component_that_cannot_be_read_keeps_its_own(
+    hub: Hub, app: AppHarness, tmp_path: Path
+) -> None:
+    """It is not gone, and its support stays as well; once it can be read, it is read again."""
+    listed: dict[str, Any] = {"_class_name": "P", "_diffusers_version": "0.35.0"}
+    listed |= {name: ["diffusers", "M"] for name in ("unet", "vae")}
+    index = {"model_index.json": json.dumps(listed).encode()}
+    unet, vae = (f"{part}/diffusion_pytorch_model.safetensors" for part in ("unet", "vae"))
+    parts = {unet: safetensors(model(1)), vae: safetensors(model(2))}
+    hub.push("org/p", index | parts)
+    source = app.hubs.follow(hub.url, on_delete="remove")
+    result(app, source, "org/p")
+    hub.push("org/p", index | parts | {vae: b"no checkpoint"})
+    answer = result(app, source, "org/p")
+    assert "refused" == answer["components"]["vae"]["outcome"]
+    assert made_of(tmp_path, model(2)) == stored(app, "org/p/vae")
+    hub.push("org/p", index | parts | {vae: safetensors(model(3))})
+    assert "changed" == result(app, source, "org/p")["components"]["vae"]["fingerprint"]["status"]
+    assert made_of(tmp_path, model(3)) == stored(app, "org/p/vae")
+
+
 @pytest.mark.parametrize("policy", ["keep", "remove"])
 def test_a_model_that_is_deleted_there(hub: Hub, app: AppHarness, policy: str) -> None:
     """Its fingerprint stays or goes as its supports do, also where it has none of these."""
