@@ -11,12 +11,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from app.hubs.ingestion.results import IngestResult
-from app.hubs.ingestion.stored_models import Held
+from app.hubs.ingestion.stored_models import Held, StoredModel
 from app.hubs.ingestion.sync_results import SyncedModel, superseded_error
 from app.hubs.records import ImportanceName, Place
+from app.hubs.service import OpenSource
+from app.infra.db.database import Writer
+from app.models.catalog.repositories import models
+from app.models.catalog.writer import ModelWriter
 from app.models.spaces.records import SpaceRecord
 
-__all__ = ["ComponentChange", "changes_of"]
+__all__ = ["ComponentChange", "changes_of", "move_stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +105,34 @@ def _change_of(part: SyncedModel, past: Sequence[Held]) -> ComponentChange:
 def _name(made: IngestResult, component: str | None) -> str:
     """The name here of a component of a repository, or of the repository itself."""
     return replace(made.revision, component=component).model_name
+
+
+def move_stored(
+    session: Writer, writer: ModelWriter, source: OpenSource, change: ComponentChange
+) -> list[tuple[ImportanceName, str]]:
+    """Give the stored supports of a component its present name; their spaces are locked.
+
+    A support that belongs to another space by now, or to none, goes with the policy of the source,
+    unless it stays anyway. Returns the spaces where such supports are left.
+    """
+    kept = {space.id for space in change.targets.values()}
+    left: list[tuple[ImportanceName, str]] = []
+    for importance, one in (each for held in change.past for each in held):
+        is_left = one.space.id not in kept
+        if is_left and source.on_delete == "remove" and not change.stays:
+            writer.delete(session, one.space, one.model.name)
+            continue
+        _rename(session, writer, one, change.name)
+        if is_left:
+            left.append((importance, one.space.name))
+    return left
+
+
+def _rename(session: Writer, writer: ModelWriter, stored: StoredModel, name: str) -> None:
+    """Give a stored model its present name; delete it if a model has that name already."""
+    if stored.model.name == name:
+        return
+    if models.find_model(session, stored.space, name) is None:
+        writer.rename(session, stored.space, stored.model.name, name)
+    else:
+        writer.delete(session, stored.space, stored.model.name)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from app.hubs.clients.protocol import HubRevision, tags_digest
-from app.hubs.ingestion.component_changes import ComponentChange, changes_of
+from app.hubs.ingestion.component_changes import ComponentChange, changes_of, move_stored
 from app.hubs.ingestion.descriptions import (
     attributes_of,
     bases_of,
@@ -20,7 +20,6 @@ from app.hubs.ingestion.descriptions import (
     tags_of,
 )
 from app.hubs.ingestion.fingerprinting import Fingerprinting
-from app.hubs.ingestion.model_mover import ModelMover
 from app.hubs.ingestion.renamed_bases import rename_bases, renames_of, spaces_declaring
 from app.hubs.ingestion.results import IngestResult, PreparedModel
 from app.hubs.ingestion.selector import Selection
@@ -59,7 +58,6 @@ class IngestWriter:
         fingerprinting: Fingerprinting,
     ) -> None:
         self._models = models
-        self._mover = ModelMover(models)
         self._fingerprinting = fingerprinting
         self._weights = weights
         self._syncs = syncs
@@ -97,7 +95,7 @@ class IngestWriter:
         _lock(session, [*holding, *declaring])
         results, left = dict[str | None, dict[str, Any]](), dict[str, list[str]]()
         for each in changes:
-            left_in = self._mover.move(session, made.source, each)
+            left_in = move_stored(session, self._models, made.source, each)
             if each.part is not None:
                 results[each.component] = self._write(
                     session, each.part, each.targets, dict(left_in)
