@@ -27,13 +27,14 @@ NEW_EACH_TIME = {
     re.compile(r"[0-9,.]+ GB free (in|for) .*"): r"77.5 GB free \1 /home/you",
     re.compile(r"(database +)\S+ is at \d+"): r"\1/home/you/modelkin-data/modelkin.db is at 0040",
     re.compile(r"(secret key +).*"): r"\1/home/you/modelkin-data/secret.key",
+    re.compile(r"[0-9]+ jobs? queued; the newest \w+"): "0 jobs queued; the newest succeeded",
     re.compile(r"in [0-9]+ ms"): "in 12 ms",
     re.compile(r"mk_\w{49}"): "mk_" + 49 * "x",
     re.compile(r"mk_\w{8}\b"): "mk_xxxxxxxx",
     re.compile(r"http://127.0.0.1:[0-9]+"): "http://127.0.0.1:8000",
     re.compile(r"(?m)^(secret +)[\w-]{43}$"): r"\1x7Kq2tF9c0mZ4vB1nR8sJ5wLhY6dPaGeUoTiXkQjWyE",
 }
-"""Ids, times, sizes, places, revisions and secrets, and what stands for them on the page."""
+"""Ids, times, sizes, places, revisions, secrets and jobs, and what stands for them on the page."""
 
 
 @pytest.fixture

@@ -240,6 +240,8 @@ def test_jobs_that_no_worker_takes(
         "created_at": "2026-01-01T00:00:00Z",
     }
     assert "no job was started yet, so none waits" == diagnose("--url", url)["workers"]["detail"]
+    answers.paths["/v1/jobs"] = (200, {"items": [job | {"not_before": "2999-01-01T00:00:00Z"}]})
+    assert "no job was started yet, so none waits" == diagnose("--url", url)["workers"]["detail"]
     answers.paths["/v1/jobs"] = (200, {"items": [job]})
     assert "fail" != diagnose("--url", url)["workers"]["state"]  # this one is called running, too
     found = _only_queued(answers, job, diagnose, url)

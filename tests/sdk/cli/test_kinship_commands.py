@@ -79,8 +79,8 @@ def test_lineage_of_a_fingerprint_needs_no_space(
     ask_here: Ask, run_here: Run, server: Server
 ) -> None:
     """It is asked for, or no space is known; and a script learns whether a base is contradicted."""
-    base = model(0)
-    made = {"lines/base": base, "lines/made": DERIVED["up-scaled"](base), "lines/wrong": model(1)}
+    base = model(51)  # other tests keep other models in the same service
+    made = {"lines/base": base, "lines/made": DERIVED["up-scaled"](base), "lines/wrong": model(52)}
     bases = {"lines/made": "lines/base", "lines/wrong": "lines/none"}
     for name, tensors in made.items():
         httpx.put(

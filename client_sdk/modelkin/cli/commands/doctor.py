@@ -36,6 +36,7 @@ from modelkin.client._sync.connection import Connection
 from modelkin.client._transport.config import Config
 from modelkin.client._transport.messages import Response
 from modelkin.errors import ApiError, ConnectionFailed, InvalidParameter, ModelkinError
+from modelkin.types.jobs import JobInfo
 from modelkin.types.spaces import SpaceInfo
 
 __all__ = ["doctor", "doctor_options"]
@@ -243,9 +244,9 @@ def _key(client: Client, config: Config) -> Check:
 def _workers(client: Client) -> Check:
     """Check that a worker takes jobs: a job that waits long shows that none runs."""
     try:
-        newest = next(iter(client.jobs.list()), None)
+        newest = next(filter(_is_due, client.jobs.list()), None)
         running = next(iter(client.jobs.list(state="running")), None)
-        queued = [job for job in client.jobs.list(state="queued") if job.not_before is None]
+        queued = list(filter(_is_due, client.jobs.list(state="queued")))
     except ApiError as error:
         return Check("workers", "warn", f"not known: {error.detail}", "ask with a key that reads")
     if newest is None:
@@ -260,6 +261,11 @@ def _workers(client: Client) -> Check:
             "workers", "fail", found, f"start a worker with `{operator_command('workers')}`"
         )
     return Check("workers", "ok", f"{waiting}; the newest {newest.state}")
+
+
+def _is_due(job: JobInfo) -> bool:
+    """Whether a job has begun, or waits for nothing but a worker."""
+    return job.state != "queued" or job.not_before is None
 
 
 def _space(client: Client, name: str | None) -> Iterator[Check]:

@@ -13,13 +13,14 @@ from tests.sdk.cli.conftest import Run
 from tests.sdk.core.fingerprints.planted import DERIVED, fingerprint, model
 from tests.support.servers.server_process import Server
 
-CHILD = fingerprint(DERIVED["more tokens"](model(0)), None)
+BASE = model(53)  # other tests keep other models in the same service
+CHILD = fingerprint(DERIVED["more tokens"](BASE), None)
 
 
 @pytest.fixture(scope="module")
 def address(server: Server) -> str:
     """The service, with a base and its child."""
-    for name, made in (("kin/base", fingerprint(model(0), None)), ("kin/child", CHILD)):
+    for name, made in (("kin/base", fingerprint(BASE, None)), ("kin/child", CHILD)):
         httpx.put(
             f"{server.url}/v1/fingerprints/{name}",
             content=made.to_bytes(),
