@@ -13,11 +13,12 @@ from app.infra.errors import FingerprintNotFound
 from app.kinship.family import Family
 from app.kinship.lineage_comparer import require_time
 from app.kinship.lines.kinfolk import Kinfolk, NearModels
-from app.kinship.lines.records import WHOLE, JudgedByLines, NearByLines, ReadModel, Whole
+from app.kinship.lines.records import JudgedByLines, NearByLines, ReadModel, Whole
 from app.tenancy.auth.records import Tenant
 from modelkin.core.fingerprints.anatomy import anatomy_of
 from modelkin.core.fingerprints.comparison import Comparison, compare
 from modelkin.core.fingerprints.relations.edges import EDGE_SHARE
+from modelkin.core.fingerprints.sources import WHOLE
 from modelkin.core.kinship.line_relations import in_words
 from modelkin.core.kinship.lines import judge_by_lines
 

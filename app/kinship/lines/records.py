@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from app.fingerprints.records import FingerprintRecord
 from modelkin.core.fingerprints.fingerprint import Fingerprint
@@ -21,10 +20,7 @@ from modelkin.core.kinship.line_relations import (
 from modelkin.core.kinship.lines import LineJudgement
 from modelkin.types.lineages import LikelyBase, LineEvidence, LineRelation
 
-__all__ = ["WHOLE", "JudgedByLines", "NearByLines", "ReadModel", "Whole"]
-
-WHOLE: Final = ("copy", "part", "derived")
-"""Verdicts by which a model is more than the origin of a few tensors."""
+__all__ = ["JudgedByLines", "NearByLines", "ReadModel", "Whole"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from app.infra.db.database import Database, Reader
 from app.infra.errors import NotFound, TooMuch
 from app.jobs.service import Progress
 from app.kinship.lineage import LineageService
+from app.kinship.lineage_evidence import UNREAD
 from app.kinship.lines.service import FingerprintLineageService
 from app.kinship.reports.evidence import Evidence, KnownModel, Likeness, Period
 from app.kinship.reports.merges import MergeReader
@@ -23,7 +24,7 @@ from app.kinship.reports.repositories.evidence import KinOf, MeasuredModel
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import spaces
 from app.tenancy.auth.records import Tenant
-from modelkin.core.fingerprints.sources import Verdict
+from modelkin.core.fingerprints.sources import WHOLE, Verdict
 from modelkin.types.lineages import FingerprintLineage, Lineage
 from modelkin.types.reports import ContradictedBase, UndeclaredBase
 
@@ -31,10 +32,6 @@ __all__ = ["EvidenceCollector"]
 
 _JUDGING_S: Final = 600.0
 """Seconds that declared bases may take to be judged; a job may take half an hour."""
-_WHOLE: Final = frozenset({"copy", "part", "derived"})
-"""Verdicts about a model as a whole, which confirm a declared base."""
-_NO_LINEAGES: Final = frozenset({"delta", "fisher", "grad_moment", "adam"})
-"""Kinds of importance of spaces in which near models may be made from anything."""
 
 
 @dataclass
@@ -200,14 +197,11 @@ class EvidenceCollector:
     def _spaces(self, tenant: Tenant) -> list[SpaceRecord]:
         """The tenant's spaces in which lineages can be read."""
         with self._database.reading() as session:
-            ids = queries.space_ids(session, tenant.id)
-            found = [spaces.find_space_by_id(session, each) for each in ids]
+            found = spaces.all_spaces(session, tenant=tenant)
         return [
             space
             for space in found
-            if space is not None
-            and space.kind == "supports"
-            and space.importance.kind not in _NO_LINEAGES
+            if space.kind == "supports" and space.importance.kind not in UNREAD
         ]
 
 
@@ -220,7 +214,7 @@ def _left_open(
     for model in models.values():
         if not model.is_reported:
             continue
-        whole = {e.other for e in likenesses.get(model.name, ()) if e.verdict in _WHOLE}
+        whole = {e.other for e in likenesses.get(model.name, ()) if e.verdict in WHOLE}
         judged.pairs |= {(model.name, base) for base in model.declared if base in whole}
         judged.unknown |= {(model.name, base) for base in model.declared if base not in models}
         if any(base in models and base not in whole for base in model.declared):

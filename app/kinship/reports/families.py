@@ -7,15 +7,12 @@ no bases: fine-tunes of one base have lines in common through it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from app.kinship.reports.evidence import Evidence, KnownModel, Likeness
 from modelkin.core.fingerprints.relations.edges import edge_reason
+from modelkin.core.fingerprints.sources import WHOLE
 
 __all__ = ["Families", "age_of", "is_older"]
-
-_WHOLE: Final = frozenset({"copy", "part", "derived"})
-"""Verdicts about a model as a whole, and not about a few of its tensors."""
 
 
 def is_older(one: KnownModel, other: KnownModel) -> bool | None:
@@ -76,7 +73,7 @@ class Families:
     def _is_base(self, model: KnownModel, like: Likeness) -> bool:
         """Whether lines alone make the other model a base of one that does not name it."""
         other = self._models.get(like.other)
-        if other is None or like.verdict not in _WHOLE:
+        if other is None or like.verdict not in WHOLE:
             return False
         if like.other in model.declared or model.name in other.declared:
             return False

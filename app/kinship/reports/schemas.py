@@ -10,7 +10,6 @@ from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field
 from app.infra.http.schemas import RequestModel, ResponseModel
 from app.kinship.reports.records import ReportPolicyRecord, ReportRecord
 from app.kinship.reports.service import Since
-from modelkin.types.paging import Page
 from modelkin.types.reports import (
     ContradictedBase,
     CopyGroup,
@@ -168,10 +167,6 @@ class ReportInfoOut(ResponseModel):
 class ReportPage(ResponseModel):
     items: list[ReportInfoOut]
     next_cursor: str | None
-
-    @classmethod
-    def of(cls, page: Page[ReportRecord]) -> ReportPage:
-        return cls.model_validate(page)
 
 
 class ReportOut(ResponseModel):

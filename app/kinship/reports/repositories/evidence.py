@@ -11,7 +11,7 @@ from sqlalchemy import Select, func, or_, select
 
 from app.infra.db.database import Reader
 from app.infra.db.tables.anatomies import AnatomyRow, KinRow
-from app.infra.db.tables.catalog import ModelRow, SpaceRow
+from app.infra.db.tables.catalog import ModelRow
 from app.infra.db.tables.fingerprints import FingerprintRow
 from app.infra.db.tables.weights import ModelWeightsRow
 
@@ -24,7 +24,6 @@ __all__ = [
     "kin_between",
     "kin_of",
     "measured_since",
-    "space_ids",
     "weights_of",
 ]
 
@@ -163,12 +162,6 @@ def weights_of(session: Reader, tenant_id: int, names: Collection[str]) -> dict[
         for name, digests in found.items()
         if len(digests) == 1
     }
-
-
-def space_ids(session: Reader, tenant_id: int) -> list[int]:
-    """The ids of the tenant's spaces, deleted ones included."""
-    query = select(SpaceRow.id).where(SpaceRow.tenant_id == tenant_id)
-    return list(session.scalars(query.order_by(SpaceRow.id)))
 
 
 def changed_names(

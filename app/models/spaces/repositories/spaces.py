@@ -69,9 +69,13 @@ def find_space_by_id(session: Reader, space_id: int) -> SpaceRecord | None:
     return None if row is None else _record(row)
 
 
-def all_spaces(session: Reader, name: str | None = None) -> Sequence[SpaceRecord]:
-    """The spaces of every tenant, by id; with ``name`` those of this name."""
+def all_spaces(
+    session: Reader, name: str | None = None, *, tenant: Tenant | None = None
+) -> Sequence[SpaceRecord]:
+    """The spaces of every tenant or of one, by id; with ``name`` those of this name."""
     query = select(SpaceRow).where(exists).order_by(SpaceRow.id)
+    if tenant is not None:
+        query = query.where(SpaceRow.tenant_id == tenant.id)
     if name is not None:
         query = query.where(SpaceRow.name == name)
     return [_record(row) for row in session.scalars(query)]

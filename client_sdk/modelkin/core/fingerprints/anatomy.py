@@ -22,7 +22,13 @@ from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.relations.relation import ORIGIN, Relation
 from modelkin.core.fingerprints.relations.relations import relations
 from modelkin.core.fingerprints.rows import COLUMNS, LeftOut, Row, left_out, rows
-from modelkin.core.fingerprints.sources import Parent, TensorAnatomy, TensorSource, Verdict
+from modelkin.core.fingerprints.sources import (
+    WHOLE,
+    Parent,
+    TensorAnatomy,
+    TensorSource,
+    Verdict,
+)
 
 __all__ = [
     "Anatomy",
@@ -40,8 +46,6 @@ __all__ = [
 AnatomyVerdict = Literal[Verdict, "average", "assembled", "unknown"]
 """What a checkpoint is: an average of two models, put together of several, or what it is to one."""
 
-_WHOLE: Final = ("copy", "part", "derived")
-"""Verdicts by which a model is more than the origin of a few tensors."""
 _MOST_COMMON: Final = 0.9
 _ENOUGH: Final = 0.25
 
@@ -150,7 +154,7 @@ def anatomy_of(
     found = [each for each in comparisons if each.log10_p < MODEL_LIMIT]
     scale = max([checkpoint.scale, *(each.ours.scale for each in comparisons)])
     alone = {each.model: parent_of(checkpoint, each, asked) for each in found}
-    first = {name for name, each in alone.items() if name in preferred and each.verdict in _WHOLE}
+    first = {name for name, each in alone.items() if name in preferred and each.verdict in WHOLE}
     held = np.bincount(checkpoint.owners, minlength=len(checkpoint.tensors))
     tensors = tuple(
         TensorAnatomy(

@@ -9,10 +9,13 @@ from typing import Any, Final, Literal
 from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.fingerprints.tensors import LinesOfTensor
 
-__all__ = ["Parent", "TensorAnatomy", "TensorSource", "Verdict", "words_of"]
+__all__ = ["WHOLE", "Parent", "TensorAnatomy", "TensorSource", "Verdict", "words_of"]
 
 Verdict = Literal["copy", "part", "derived", "reuses", "related"]
 """What a model has of another one, see :class:`Parent`."""
+
+WHOLE: Final[frozenset[Verdict]] = frozenset({"copy", "part", "derived"})
+"""Verdicts by which a model is more than the origin of a few tensors."""
 
 _WORDS: Final[Mapping[str, str]] = {
     "copy": "a copy",

@@ -27,7 +27,7 @@ from modelkin.core.fingerprints.relations.wording import (
     plain,
     tensors_in_words,
 )
-from modelkin.core.fingerprints.sources import Parent
+from modelkin.core.fingerprints.sources import WHOLE, Parent
 
 __all__ = ["relation_by_figures", "relations"]
 
@@ -67,7 +67,7 @@ def relations(
     if not parents:
         return (Relation("none", (), _nothing(models, is_chosen)),)
     sources = sources_of(comparisons)
-    is_whole = any(parents[at].verdict in ("copy", "part", "derived") for at in sources)
+    is_whole = any(parents[at].verdict in WHOLE for at in sources)
     if len(sources) > 1 and is_whole:
         named = set(sources)
         found = assembled([Differences(comparisons[at], own) for at, own in sources.items()])
