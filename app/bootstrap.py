@@ -17,16 +17,11 @@ from app.fingerprints.finding.index import FindingIndex
 from app.fingerprints.service import FingerprintService
 from app.fingerprints.shared_commits import FingerprintCommits
 from app.hubs import jobs as hubs
-from app.hubs.assembly import open_ingestion
 from app.hubs.backfill import FingerprintBackfill
-from app.hubs.clients.http import TransferLimits
-from app.hubs.clients.registry import HubRegistry
+from app.hubs.composition import add_hubs
 from app.hubs.incoming.service import HubEventService
-from app.hubs.ingestion.selection_plan import Sizes
 from app.hubs.ingestion.service import IngestionService
 from app.hubs.polling import HubPoller
-from app.hubs.service import SourceService
-from app.hubs.sync_requests import SyncScheduler
 from app.infra import fail_points
 from app.infra.db.database import Database
 from app.infra.egress.allowlist import Allowlist
@@ -200,7 +195,7 @@ def _compose(
     services.add(finding)
     _add_search(services, stores, buckets)
     _add_public(services, stores)
-    _add_hubs(services, stores)
+    add_hubs(services, stores.downloads)
     _add_anatomies(services)
     _add_clustering(services, stores)
     _add_learngenes(services, stores)
@@ -279,28 +274,6 @@ def _add_public(services: Container, stores: Stores) -> None:
     with stores.database.reading() as session:
         secret = noise_key(session)
     services.add(PublicSearch(stores.reader, services[SearchService], budgets, secret))
-
-
-def _add_hubs(services: Container, stores: Stores) -> None:
-    """Hubs as sources of models: their events, polls and downloads."""
-    settings, jobs, secrets = services[Settings], services[JobService], services[Secrets]
-    limits = TransferLimits(
-        settings.max_checkpoint_bytes,
-        timeout=settings.hub_timeout_seconds,
-        total=settings.hub_sync_timeout_seconds,
-    )
-    registry = services.add(HubRegistry(services[Egress], limits))
-    sync = services.add(SyncScheduler(jobs))
-    sources = services.add(SourceService(secrets, sync, services[QuotaService]))
-    sizes = Sizes(services[SupportSizeService], settings.max_ingested_indices)
-    stored = services[SpaceService], services[ModelWriter], services[WeightsService]
-    needs = *stored, services[FingerprintService], services[QuotaService]
-    opened = stores.database, stores.downloads, sources, registry, sync
-    services.add(open_ingestion(*opened, sizes, *needs))
-    retention = settings.delivery_retention_days
-    services.add(HubEventService(stores.database, secrets, sync, retention=retention))
-    services.add(FingerprintBackfill(stores.database, sync))
-    services.add(HubPoller(stores.database, sync, sources, registry.hub_of))
 
 
 def _add_anatomies(services: Container) -> None:
