@@ -110,6 +110,12 @@ class AnatomyKeeper:
             repository.mark_due(session, tenant.id, ids, datetime.now(UTC), is_changed=True)
             self._enqueue(session, tenant, {each % _SHARDS for each in ids})
 
+    def restated(
+        self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]
+    ) -> None:
+        """Have the anatomies of these fingerprints' kin made again: who states one orders them."""
+        self._ask_kin(session, tenant, records)
+
     def removed(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
         """Have the anatomies of a fingerprint's kin made again, before this change removes it."""
         self._forget(session, tenant, record)
@@ -228,13 +234,15 @@ class AnatomyKeeper:
         same = {id_ for id_, now in present.items() if now.digest == before[id_].digest}
         if record.id not in same:
             return  # it has changed, and is due again
+        if any(present[id_].stated_by != before[id_].stated_by for id_ in same):
+            return  # it is due still
         if due.is_changed:
             self._forget(session, tenant, record)
         kept = [each for each in kin if {each.fingerprint_id, each.other_id} <= same]
         repository.put_kin(session, tenant.id, kept)
         ids = {other.name: other.id for other in found.records.values() if other.id in same}
         old = repository.find_summaries(session, tenant.id, [record.id]).get(record.id)
-        new = _summary(present[record.id], found, ids)
+        new = _summary(record.id, found, ids)
         repository.put_summary(session, new)
         if due.is_changed:
             self._spread(session, tenant, record, found, kept)
@@ -252,9 +260,15 @@ class AnatomyKeeper:
 
     def _forget(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
         """Forget the kin of a fingerprint that has changed, or goes: theirs are made again."""
-        if repository.mark_kin_due(session, tenant.id, record.id, datetime.now(UTC)):
-            self._enqueue(session, tenant, range(_SHARDS))
+        self._ask_kin(session, tenant, [record])
         repository.delete_kin(session, record.id)
+
+    def _ask_kin(
+        self, session: Writer, tenant: Tenant, records: Iterable[FingerprintRecord]
+    ) -> None:
+        now = datetime.now(UTC)
+        if sum(repository.mark_kin_due(session, tenant.id, each.id, now) for each in records):
+            self._enqueue(session, tenant, range(_SHARDS))
 
     def _spread(
         self,
@@ -296,11 +310,10 @@ def _may_add(summary: Summary, family: set[int]) -> bool:
     return summary.covered < _COVERED and not family & {*summary.parents}
 
 
-def _summary(record: FingerprintRecord, found: ModelAnatomy, ids: Mapping[str, int]) -> Summary:
+def _summary(fingerprint_id: int, found: ModelAnatomy, ids: Mapping[str, int]) -> Summary:
     parents = [each for each in found.anatomy.parents if each.model in ids]
     return Summary(
-        fingerprint_id=record.id,
-        version=record.version,
+        fingerprint_id=fingerprint_id,
         verdict=found.anatomy.verdict,
         relations=found.anatomy.relations,
         parents=tuple(ids[each.model] for each in parents),

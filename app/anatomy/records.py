@@ -127,7 +127,6 @@ class Summary:
     """The last anatomy of a stored model.
 
     Attributes:
-        version: that of the fingerprint that it is of.
         verdict: what the model is as a whole.
         relations: what it is to its parents.
         parents: the ids of these, the one that adds most first.
@@ -141,7 +140,6 @@ class Summary:
     """
 
     fingerprint_id: int
-    version: int
     verdict: AnatomyVerdict
     relations: tuple[Relation, ...]
     parents: tuple[int, ...]

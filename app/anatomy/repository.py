@@ -252,7 +252,7 @@ def put_summary(session: Writer, summary: Summary) -> None:
 
 
 _PLAIN: Final = (
-    *("version", "verdict", "first_share", "covered", "compared", "common", "truncated"),
+    *("verdict", "first_share", "covered", "compared", "common", "truncated"),
     "made_at",
 )
 """The columns of a summary that are its attributes."""
@@ -304,7 +304,6 @@ def _summary(row: AnatomyRow) -> Summary:
     assert row.made_at is not None
     return Summary(
         fingerprint_id=row.fingerprint_id,
-        version=row.version,
         verdict=cast(AnatomyVerdict, row.verdict),
         relations=tuple(
             Relation(each["relation"], tuple(each["models"]), each["sentence"])

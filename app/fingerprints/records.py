@@ -144,12 +144,14 @@ class Stored:
     Attributes:
         created: whether its name had none before.
         changed: whether its keys are others than before; statements alone do not count.
+        restated: whether the service has read itself what a client stated before.
         is_written: whether anything is other than before, be it a statement alone.
     """
 
     record: FingerprintRecord
     created: bool
     changed: bool
+    restated: bool = False
     is_written: bool = True
 
 

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
 
 from app.fingerprints import events
 from app.fingerprints.finding_keys import coarse_end
+from app.fingerprints.followers import Follower
 from app.fingerprints.records import (
     MAX_BYTES,
     MAX_TENSORS,
@@ -37,19 +37,7 @@ from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.errors import InvalidFingerprint, ModelkinError, PayloadTooLarge
 from modelkin.types.paging import Page
 
-__all__ = ["FingerprintService", "Follower"]
-
-
-class Follower(Protocol):
-    """Learns of changes in their own transactions, under the lock of the tenant's feed."""
-
-    def changed(
-        self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]
-    ) -> None:
-        """These fingerprints are new, or have other keys than before."""
-
-    def removed(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
-        """This fingerprint is about to be removed."""
+__all__ = ["FingerprintService"]
 
 
 class FingerprintService:
@@ -300,15 +288,17 @@ class FingerprintService:
                 changes.append((current, put))
         written = list(self._write(session, tenant, new, changes))
         results.update((stored.record.name, stored) for stored in written)
-        self._tell(session, tenant, [stored.record for stored in written if stored.changed])
+        self._tell(session, tenant, written)
         events.lines_changed(self._outbox, session, tenant, [each.record for each in written])
         return [results[put.name] for put in puts]
 
-    def _tell(self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]) -> None:
-        if records:
-            events.fingerprints_stored(self._outbox, session, tenant, records)
-            for follower in self._followers:
-                follower.changed(session, tenant, records)
+    def _tell(self, session: Writer, tenant: Tenant, written: Sequence[Stored]) -> None:
+        changed = [each.record for each in written if each.changed]
+        restated = [each.record for each in written if each.restated and not each.changed]
+        events.fingerprints_stored(self._outbox, session, tenant, changed)
+        for follower in self._followers:
+            follower.changed(session, tenant, changed)
+            follower.restated(session, tenant, restated)
 
     def _write(
         self,
@@ -335,7 +325,9 @@ class FingerprintService:
             numbered = [(*change, first + at) for at, change in enumerate(changes)]
             written = fingerprints.update_fingerprints(session, numbered)
             for (before, _), record in zip(changes, written, strict=True):
-                yield Stored(record, created=False, changed=record.digest != before.digest)
+                changed = record.digest != before.digest
+                restated = record.stated_by != before.stated_by
+                yield Stored(record, created=False, changed=changed, restated=restated)
 
 
 def _require_few_bytes(data: Payload) -> None:

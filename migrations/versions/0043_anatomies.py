@@ -30,7 +30,6 @@ def upgrade() -> None:
         sa.Column("is_changed", sa.Boolean(), nullable=False),
         sa.Column("hint", sa.BigInteger(), nullable=True),
         sa.Column("failures", sa.Integer(), server_default="0", nullable=False),
-        sa.Column("version", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("verdict", sa.String(16), nullable=True),
         sa.Column("relations", sa.JSON(), nullable=True),
         sa.Column("parents", sa.JSON(), nullable=True),

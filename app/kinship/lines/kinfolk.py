@@ -72,10 +72,9 @@ class Kinfolk:
         return NearModels(_nearest_first(items), summary.compared, truncated)
 
     def summary(self, session: Reader, record: FingerprintRecord) -> Summary | None:
-        """The stored anatomy of a model; None where it is of other keys, or to be made again."""
+        """The stored anatomy of a model; None where it is to be made, or made again."""
         found = repository.find_summaries(session, record.tenant_id, [record.id]).get(record.id)
-        is_current = found is not None and found.version == record.version and not found.is_due
-        return found if is_current else None
+        return None if found is None or found.is_due else found
 
     def _found(
         self, session: Reader, tenant: Tenant, record: FingerprintRecord, deadline: Deadline

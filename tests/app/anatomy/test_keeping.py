@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from app.anatomy import repository
-from app.anatomy.records import Kin, Summary
+from app.anatomy.records import Kin, ModelAnatomy, Summary
+from app.anatomy.service import AnatomyService
 from app.fingerprints.records import FingerprintRecord
 from app.jobs.service import JobService
 from modelkin import Fingerprint
@@ -100,6 +101,41 @@ def test_a_fingerprint_that_changes_has_other_kin(family: Family) -> None:
         summary(family, child).verdict,
         summary(family, base).verdict,
     )
+
+
+@on_one_database
+@pytest.mark.slow
+def test_a_parent_that_the_service_reads_now_is_named_first(family: Family) -> None:
+    """The same keys, stated by a client before, stand where those of a hub's file do."""
+    claimed, read = family.put("a", stranger(0)), family.put("b", stranger(0), stated_by="hub")
+    child = family.put("child", derived("fused"))
+    family.work()
+    assert (read.id, claimed.id) == summary(family, child).parents
+    family.put("a", stranger(0), stated_by="hub")
+    family.work()
+    assert (claimed.id, read.id) == summary(family, child).parents
+
+
+@on_one_database
+def test_who_states_a_parent_may_change_while_an_anatomy_is_made(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made once more, since it is no kin yet that is asked again."""
+    claimed, read = family.put("a", stranger(0)), family.put("b", stranger(0), stated_by="hub")
+    child, make = family.put("child", derived("fused")), AnatomyService.anatomy
+
+    def read_meanwhile(*arguments: Any, **named: Any) -> ModelAnatomy:
+        found = make(*arguments, **named)
+        monkeypatch.undo()
+        family.put("a", stranger(0), stated_by="hub")
+        return found
+
+    monkeypatch.setattr(AnatomyService, "anatomy", read_meanwhile)
+    due = repository.Due(child.id, True, None, 0)
+    family.keeper.make(family.app.tenant, due)
+    assert {} == summaries(family, child)
+    family.keeper.make(family.app.tenant, due)
+    assert (claimed.id, read.id) == summary(family, child).parents
 
 
 @on_one_database

@@ -29,7 +29,7 @@ class AnatomyRow(Base):
 
     ``due_at`` is set while it has to be made: because the fingerprint has changed (``is_changed``),
     or another one came. ``hint`` is a fingerprint to compare then, whether the index finds it or
-    not. ``version`` is that of the fingerprint which it is of.
+    not.
     """
 
     __tablename__ = "anatomies"
@@ -43,7 +43,6 @@ class AnatomyRow(Base):
     is_changed: Mapped[bool] = mapped_column(Boolean)
     hint: Mapped[int | None] = mapped_column(BigInteger)
     failures: Mapped[int] = mapped_column(Integer, server_default="0")
-    version: Mapped[int] = mapped_column(BigInteger, server_default="0")
     verdict: Mapped[str | None] = mapped_column(String(16))
     relations: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
     parents: Mapped[list[int] | None] = mapped_column(JSON(none_as_null=True))
