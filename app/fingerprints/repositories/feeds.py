@@ -10,12 +10,9 @@ index of an earlier version cannot know which fingerprints are gone, and starts 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from sqlalchemy import Insert, Select, bindparam, delete, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import ReturningUpdate
@@ -23,38 +20,16 @@ from sqlalchemy.sql.dml import ReturningUpdate
 from app.fingerprints.records import Feed
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.base import table_of
-from app.infra.db.tables.fingerprints import (
-    FingerprintFeedRow,
-    FingerprintPayloadRow,
-    FingerprintRow,
-    FingerprintTombstoneRow,
-)
+from app.infra.db.tables.fingerprints import FingerprintFeedRow, FingerprintTombstoneRow
 
 __all__ = [
-    "ChangedFingerprint",
     "advance",
-    "changed_since",
     "feeds_to_compact",
     "lock_feed",
     "prune_tombstones",
     "read_feed",
     "removed_since",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedFingerprint:
-    """A fingerprint that changed, with the keys that it is found by.
-
-    Attributes:
-        scale: the scale of these keys, no finer than that of the fingerprint.
-        keys: each once, ascending.
-    """
-
-    id: int
-    version: int
-    scale: int
-    keys: npt.NDArray[np.uint64]
 
 
 def read_feed(session: Reader, tenant_id: int) -> Feed:
@@ -87,26 +62,6 @@ def advance(
     """
     more = {"tenant": tenant_id, "changes": by, "more": fingerprints, "size": size}
     return session.execute(_advance(), more).scalar_one()
-
-
-def changed_since(
-    session: Reader, tenant_id: int, version: int, *, limit: int
-) -> list[ChangedFingerprint]:
-    """The next fingerprints that changed after ``version``, each once, by ascending version.
-
-    Args:
-        limit: the most that one call returns; the next call begins after the last one's version.
-    """
-    rows = session.rows(_changed(), tenant=tenant_id, since=version, most=limit)
-    return [
-        ChangedFingerprint(
-            row.id,
-            row.version,
-            1 << row.finding_scale,
-            np.frombuffer(row.finding_keys, "<u8").astype(np.uint64),
-        )
-        for row in rows
-    ]
 
 
 def removed_since(session: Reader, tenant_id: int, version: int) -> list[int]:
@@ -189,21 +144,4 @@ def _advance() -> ReturningUpdate[int]:
         .where(table.c.tenant_id == bindparam("tenant"))
         .values({name: table.c[name] + bindparam(key) for name, key in more.items()})
         .returning(table.c.version)
-    )
-
-
-@cache
-def _changed() -> Select[Any]:
-    row, payload = table_of(FingerprintRow), table_of(FingerprintPayloadRow)
-    changed = (
-        select(row.c.id, row.c.version)
-        .where(row.c.tenant_id == bindparam("tenant"), row.c.version > bindparam("since"))
-        .order_by(row.c.version)
-        .limit(bindparam("most"))
-        .subquery()
-    )
-    return (
-        select(changed.c.id, changed.c.version, payload.c.finding_scale, payload.c.finding_keys)
-        .join(payload, payload.c.fingerprint_id == changed.c.id)
-        .order_by(changed.c.version)
     )

@@ -9,6 +9,7 @@ from threading import Barrier, Event, Thread
 import numpy as np
 import pytest
 
+from app.fingerprints.finding.repository import changed_since
 from app.fingerprints.records import MAX_TENSORS, Facts, Feed
 from app.fingerprints.repositories import feeds
 from app.infra.errors import FingerprintExists, FingerprintNotFound
@@ -76,25 +77,26 @@ def test_a_client_cannot_replace_what_a_hub_has(stored: StoredFingerprints) -> N
     assert "hub" == stored.put("n", made_fingerprint(2), stated_by="hub").record.stated_by
 
 
-def test_the_feed_tells_indices_what_changed(stored: StoredFingerprints) -> None:
+def test_the_feed_tells_indices_what_changed(
+    stored: StoredFingerprints, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each changed fingerprint once, in its present state, in pages; and those that are gone."""
+    monkeypatch.setattr("app.fingerprints.finding.repository._PER_PAGE", 1)
     many = made_fingerprint(9, 1200)
     for name, sent in (("a", made_fingerprint(1)), ("b", many), ("c", made_fingerprint(3))):
         stored.put(name, sent)
     stored.put("a", made_fingerprint(4))
     gone = stored.delete("c")
     with stored.database.reading() as session:
-        found = feeds.changed_since(session, stored.tenant.id, 0, limit=1)
-        found += feeds.changed_since(session, stored.tenant.id, found[-1].version, limit=9)
-        assert [] == feeds.changed_since(session, stored.tenant.id, found[-1].version, limit=9)
+        [b], [a] = changed_since(session, stored.tenant.id, 0)
+        assert [] == list(changed_since(session, stored.tenant.id, a.version))
         assert [gone.id] == feeds.removed_since(session, stored.tenant.id, 3)
         assert [] == feeds.removed_since(session, stored.tenant.id, 5)
-    b, a = found
     assert (b.version, a.version) == (2, 4)
-    assert (a.scale, a.keys.tolist()) == (4, made_fingerprint(4).distinct.tolist())
+    assert (1 << a.scale, a.keys.tolist()) == (4, made_fingerprint(4).distinct.tolist())
     assert 512 <= b.keys.size <= 1023
-    assert b.keys.tolist() == many.at(b.scale).distinct.tolist()
-    assert many.at(b.scale // 2).distinct.size > 1023
+    assert b.keys.tolist() == many.at(1 << b.scale).distinct.tolist()
+    assert many.at(1 << b.scale - 1).distinct.size > 1023
     assert feed(stored).fingerprints == 2
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import text
 
+from app.fingerprints.finding.feed import TenantFeed
 from app.fingerprints.repositories import feeds
 from app.operations.copies.fingerprint_checks import FingerprintChecks
 from app.operations.copies.records import Finding
@@ -79,7 +80,7 @@ def test_keys_and_counts_are_mended(stored: StoredFingerprints) -> None:
         each.repair()
     assert [] == findings(stored, deep=True)
     with stored.database.reading() as session:
-        [changed] = feeds.changed_since(session, stored.tenant.id, record.version, limit=9)
+        [[changed]] = TenantFeed(session, stored.tenant.id).changed_since(record.version)
         assert changed.keys.tolist() == made_fingerprint(1).distinct.tolist()
         feed = feeds.read_feed(session, stored.tenant.id)
     assert (1, record.size) == (feed.fingerprints, feed.bytes)
