@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, select, true, update
 
 from app.infra.db.database import Reader, Writer
+from app.infra.db.tables.base import table_of
 from app.infra.db.tables.catalog import SpaceRow
 from app.infra.db.tables.tenants import TenantRow
 
@@ -33,7 +34,8 @@ class TenantUsage:
 
 def overrides(session: Reader, tenant_id: int) -> Mapping[str, Any] | None:
     """The quotas of a tenant that differ from the settings, by name."""
-    return session.scalar(select(TenantRow.quotas).where(TenantRow.id == tenant_id))
+    row = session.rows(_OVERRIDES, tenant=tenant_id).first()
+    return None if row is None else row.quotas
 
 
 def all_overrides(session: Reader) -> list[tuple[int, Mapping[str, Any] | None]]:
@@ -82,3 +84,6 @@ def _stored_query() -> Select[Any]:
 
 _STORED = _stored_query()
 """The query of a tenant's usage, made once: compiling it takes longer than executing it."""
+_OVERRIDES = select(table_of(TenantRow).c.quotas).where(
+    table_of(TenantRow).c.id == bindparam("tenant")
+)
