@@ -7,6 +7,7 @@ same bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -159,6 +160,7 @@ def check(fingerprint: Fingerprint) -> None:
     _check_lines(fingerprint, lengths, counts)
 
 
+@lru_cache(maxsize=4096)  # a checkpoint has few shapes, and each is asked for in several checks
 def _lengths_of(shape: tuple[int, ...]) -> tuple[int, int]:
     """The shorter and the longer side of a tensor's matrices; 0 and 0 where it has no lines."""
     shorter, longer = sorted(sides(shape))
