@@ -28,11 +28,11 @@ from app.kinship.notifications.announcements import (
     delivery_of,
     matches,
     own_notices,
-    watches,
 )
 from app.kinship.notifications.base_changes import BaseChanges
 from app.kinship.notifications.line_checks import LineChecks
-from app.kinship.notifications.neighbor_changes import Change, ChangeSet, NeighborChanges
+from app.kinship.notifications.neighbor_changes import ChangeSet, NeighborChanges
+from app.kinship.notifications.payloads import mismatch_data, neighbor_data, threshold_of
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
 from app.models.catalog.repositories.candidates import candidates_by_name
@@ -56,10 +56,8 @@ from app.webhooks.repositories import events as event_repository
 from app.webhooks.repositories import subscriptions
 from app.webhooks.repositories.subscriptions import Subscription
 
-__all__ = ["CHECK_INTERVAL", "MAX_NEIGHBORS_PER_EVENT", "TIME_SLICE_S", "EventFanOut"]
+__all__ = ["CHECK_INTERVAL", "TIME_SLICE_S", "EventFanOut"]
 
-MAX_NEIGHBORS_PER_EVENT: Final = 100
-"""Neighbours in one event; the event also says how many more there are."""
 TIME_SLICE_S = 3.0
 """Seconds after which the job is queued again, so that other jobs get its place."""
 _BATCH_SIZE: Final = 50
@@ -183,10 +181,8 @@ class EventFanOut:
         retry.
         """
         with self._database.reading() as session:
-            found = event_repository.find_pending(
-                session, event
-            )  # earlier ones may have covered it
-            if found is None:
+            found = event_repository.find_pending(session, event)
+            if found is None:  # an earlier one has covered it
                 return
             event = found
             here = subscriptions.subscriptions_to_space(session, event.tenant_id, event.space)
@@ -195,16 +191,11 @@ class EventFanOut:
                 model = models.models_by_id(session, [event.model_id]).get(event.model_id)
         notices = [] if self._announcements.includes(event.id) else own_notices(event, here)
         compared, retry = None, None
-        is_of_lines = event.type == LINES_CHANGED
-        if model is not None or is_of_lines:
-            try:
-                if model is not None:
-                    compared, derived = self._derive(event, model, here)
-                else:
-                    derived = self._line_checks.notices(event, here)
-                notices += derived
-            except Exception as error:
-                retry = _retry_after(event, error)
+        try:
+            compared, derived = self._derive(event, model, here)
+            notices += derived
+        except Exception as error:
+            retry = _retry_after(event, error)
         with self._database.writing() as session:
             now = event_repository.find_pending(session, event, lock=True)
             if now is None or now.neighbors_compared != event.neighbors_compared:
@@ -217,13 +208,24 @@ class EventFanOut:
             if retry is not None:
                 event_repository.put_off(session, event, retry.at, counts=retry.counts)
                 return
-            if compared is not None:
-                self._cover(session, event, compared.model.revision, here)
-            if model is not None and any(LINEAGE_MISMATCH in s.events for s in here):
-                self._base_changes.write(session, event, model)
-            if is_of_lines:
-                self._line_checks.write(session, event)
+            self._follow_up(session, event, model, compared, here)
             event_repository.mark_fanned_out(session, event)
+
+    def _follow_up(
+        self,
+        session: Writer,
+        event: event_repository.Event,
+        model: ModelRecord | None,
+        compared: ChangeSet | None,
+        here: Sequence[Subscription],
+    ) -> None:
+        """Mark what a comparison covers, and write the events that check other lineages again."""
+        if compared is not None:
+            self._cover(session, event, compared.model.revision, here)
+        if model is not None and any(LINEAGE_MISMATCH in s.events for s in here):
+            self._base_changes.write(session, event, model)
+        if event.type == LINES_CHANGED:
+            self._line_checks.write(session, event)
 
     def _cover(
         self,
@@ -241,9 +243,17 @@ class EventFanOut:
                     event_repository.mark_fanned_out(session, each)
 
     def _derive(
+        self, event: event_repository.Event, model: ModelRecord | None, here: Sequence[Subscription]
+    ) -> _Derived:
+        """The events that follow from an event; none where its model is gone, or it has none."""
+        if event.type == LINES_CHANGED:
+            return None, self._line_checks.notices(event, here)
+        return (None, []) if model is None else self._derive_of_model(event, model, here)
+
+    def _derive_of_model(
         self, event: event_repository.Event, model: ModelRecord, here: Sequence[Subscription]
     ) -> _Derived:
-        """The events about neighbours and lineage that follow from an event."""
+        """The events about neighbours and lineage that follow from an event about a model."""
         with self._database.reading() as session:
             space = spaces.find_space_by_id(session, event.space_id)
         if space is None:
@@ -274,13 +284,13 @@ class EventFanOut:
             if not own and not any(_may_watch(session, space, s) for s in subscribed):
                 return None, []
         # Over all subscriptions: an event that comes meanwhile may match others of them.
-        lowest = min(map(_threshold, subscribed))
+        lowest = min(map(threshold_of, subscribed))
         changes = self._neighbor_changes.changes(space, model, first, lowest)
         if changes is None:
             return None, []
         with self._database.reading() as session:
             _, own = _matching(session, event, changes.model.revision, subscribed)
-        payloads = [(s, _neighbor_payload(space, changes, s, whole=s in own)) for s in subscribed]
+        payloads = [(s, neighbor_data(space, changes, s, whole=s in own)) for s in subscribed]
         return changes, [(s, NEIGHBORS_CHANGED, data) for s, data in payloads if data]
 
     def _mismatches(
@@ -295,20 +305,10 @@ class EventFanOut:
                 return []
         if found.verdict != "mismatch":
             return []
-        data = {
-            "space": space.name,
-            "model": found.model,
-            "revision": model.revision,
-            "version": model.version,
-            "declared_base": found.declared_base,
-            "declared_bases": [each.base_model for each in found.declared_bases],
-            "reason": found.reason,
-            "similarity": None if found.base is None else found.base.similarity,
-            "share_of_lines": None if found.lines is None else found.lines.share_of_lines,
-            "likely_base": found.likely_base,
-            "summary": found.summary,
-            "url": f"/v1/spaces/{space.name}/lineage?model={quote(found.model, safe='/')}",
-        }
+        url = f"/v1/spaces/{space.name}/lineage?model={quote(found.model, safe='/')}"
+        similarity = None if found.base is None else found.base.similarity
+        data = {"space": space.name, "version": model.version}
+        data |= mismatch_data(found, model.revision, url, similarity)
         return [(subscription, LINEAGE_MISMATCH, data) for subscription in interested]
 
 
@@ -335,11 +335,6 @@ def _retry_after(event: event_repository.Event, error: Exception) -> _Retry | No
     return _Retry(now + pause, counts=not is_away)
 
 
-def _threshold(subscription: Subscription) -> float:
-    assert subscription.threshold is not None
-    return subscription.threshold
-
-
 def _matching(
     session: Reader, event: event_repository.Event, revision: int, here: Sequence[Subscription]
 ) -> tuple[int, list[Subscription]]:
@@ -353,46 +348,3 @@ def _may_watch(session: Reader, space: SpaceRecord, subscription: Subscription) 
     """Whether the space may hold a model that the filters match; it saves a comparison."""
     wanted = subscription.model
     return wanted is None or bool(candidates_by_name(session, space, [wanted]))
-
-
-def _neighbor_payload(
-    space: SpaceRecord, changes: ChangeSet, subscription: Subscription, *, whole: bool
-) -> dict[str, Any] | None:
-    """The payload about the neighbours that crossed a threshold; None if none did.
-
-    Args:
-        changes: all neighbours of the model.
-        subscription: the subscription with the threshold and filters.
-        whole: whether the filters match the model itself, so that they need not match its
-            neighbours.
-    """
-    threshold = _threshold(subscription)
-    crossed = [
-        (item, way)
-        for item in changes.items
-        if (way := item.crossing(threshold))
-        and (whole or watches(subscription, item.model, item.tags))
-    ]
-    if not crossed:
-        return None
-    return {
-        "space": space.name,
-        "model": changes.model.name,
-        "revision": changes.model.revision,
-        "previous_revision": changes.previous,
-        "version": changes.model.version,
-        "threshold": threshold,
-        "changes": [_line(item, way) for item, way in crossed[:MAX_NEIGHBORS_PER_EVENT]],
-        "more": max(0, len(crossed) - MAX_NEIGHBORS_PER_EVENT),
-    }
-
-
-def _line(item: Change, way: str) -> dict[str, Any]:
-    return {
-        "model": item.model,
-        "crossed": way,
-        "similarity": round(item.similarity, 6),
-        "previous": None if item.previous is None else round(item.previous, 6),
-        "estimate": item.estimate,
-        "relation": item.relation,
-    }

@@ -8,7 +8,7 @@ for subscriptions to all spaces.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from app.fingerprints.service import FingerprintService
@@ -16,6 +16,7 @@ from app.infra.db.database import Database, Reader, Writer
 from app.infra.errors import FingerprintNotFound
 from app.kinship.lines.service import FingerprintLineageService
 from app.kinship.notifications.announcements import Notice, watches
+from app.kinship.notifications.payloads import mismatch_data
 from app.kinship.repository import ids_across_spaces
 from app.models.catalog import events
 from app.models.catalog.records import ModelRecord
@@ -69,7 +70,8 @@ class LineChecks:
             watching = [each for each in interested if watches(each, name, ())]
             lineage = self._lineage(event, name) if watching else None
             if lineage is not None and lineage[0].verdict == "mismatch":
-                data = _payload(*lineage)
+                url = f"/v1/fingerprints/{quote(name, safe='/')}/lineage"
+                data = mismatch_data(*lineage, url)
                 found += [(each, LINEAGE_MISMATCH, data) for each in watching]
         return found
 
@@ -126,19 +128,3 @@ def _has_base_elsewhere(session: Reader, space: SpaceRecord, model: ModelRecord)
     """Whether a base is not in the model's space, so that S does not judge it."""
     here = {each.name for each in candidates_by_name(session, space, model.bases)}
     return not here.issuperset(model.bases)
-
-
-def _payload(found: FingerprintLineage, revision: int) -> dict[str, Any]:
-    lines = found.lines
-    return {
-        "model": found.model,
-        "revision": revision,
-        "declared_base": found.declared_base,
-        "declared_bases": [each.base_model for each in found.declared_bases],
-        "reason": found.reason,
-        "similarity": None,
-        "share_of_lines": None if lines is None else lines.share_of_lines,
-        "likely_base": found.likely_base,
-        "summary": found.summary,
-        "url": f"/v1/fingerprints/{quote(found.model, safe='/')}/lineage",
-    }
