@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from app.infra.db.database import Reader
 from app.infra.deadlines import Deadline
@@ -19,15 +18,12 @@ from app.kinship.pair_backgrounds import PairBackgrounds
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.spaces.records import SpaceRecord
-from modelkin.core.kinship.lineage import Judgement, Rival
+from modelkin.core.kinship.lineage import Judgement, LineageVerdict, Rival, weight_of
 from modelkin.core.similarity.background import Background
 from modelkin.types.lineages import DeclaredBase
 from modelkin.types.search import Neighbor
 
 __all__ = ["BaseJudge", "JudgedBase", "deciding_base"]
-
-_WEIGHTIEST: Final = ("mismatch", None, "inconclusive", "consistent")
-"""Verdicts of bases, None of one that is not measured; the first that occurs decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +49,12 @@ class JudgedBase:
         found = None if lines is None else lines.bases.get(self.measured.declared or "")
         if found is None:
             return self
-        by_lines = Judgement(found.judgement.verdict, "lines")
-        return replace(self, judgement=self.judgement or by_lines, lines=found)
+        return replace(self, judgement=self.judgement or found.by_lines, lines=found)
 
     @property
-    def weight(self) -> int:
-        """The place of its verdict among those of a model's bases: the lowest decides."""
-        return _WEIGHTIEST.index(None if self.judgement is None else self.judgement.verdict)
+    def verdict(self) -> LineageVerdict:
+        """The verdict on this base."""
+        return "unknown_base" if self.judgement is None else self.judgement.verdict
 
     @property
     def shown(self) -> DeclaredBase:
@@ -67,7 +62,7 @@ class JudgedBase:
         base, judgement = self.measured.base, self.judgement
         return DeclaredBase(
             base_model=self.measured.declared or "",
-            verdict="unknown_base" if judgement is None else judgement.verdict,
+            verdict=self.verdict,
             reason=None if judgement is None else judgement.reason,
             similarity=None if base is None else base.similarity,
             kappa=None if base is None else base.kappa,
@@ -173,4 +168,4 @@ class BaseJudge:
 
 def deciding_base(bases: Sequence[JudgedBase]) -> JudgedBase:
     """The base that the verdict on a model is about: the first of those that weigh most."""
-    return min(bases, key=lambda each: each.weight)
+    return min(bases, key=lambda each: weight_of(each.verdict))

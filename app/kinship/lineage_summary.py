@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
-from app.kinship.lines.summary import evidence_text, likely_text
+from app.kinship.lines.summary import (
+    caveats_text,
+    cycle_text,
+    evidence_text,
+    likely_text,
+    others_text,
+)
 from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.kinship.lineage import MAX_CHANCE_KAPPA, MIN_KIN_KAPPA
 from modelkin.core.similarity.strangers import is_at_chance
@@ -25,7 +31,7 @@ def summary_of(
         of_data: whether near models of the space have similar data, and may be made from anything.
     """
     say = _UNJUDGED.get(lineage.verdict) or _JUDGED[lineage.reason or ""]
-    words = say(lineage) + _of_several(lineage)
+    words = say(lineage) + others_text(lineage, "not in this space")
     is_by_lines = lineage.reason == "lines" or lineage.likely_by_lines is not None
     if lineage.log10_p is not None and not is_by_lines and not is_at_chance(lineage.log10_p):
         words += f" Between unrelated models so much has P {power_of_ten(lineage.log10_p)}."
@@ -36,9 +42,7 @@ def summary_of(
             "its data are similar" if of_data else "it may be the base, or be made from this model"
         )
         words += f" {lineage.likely_base!r} {_place(lineage)}: {means}."
-    for caveat in filter(None, caveats):
-        words += f" {caveat[0].upper()}{caveat[1:]}."
-    return replace(lineage, summary=words)
+    return replace(lineage, summary=words + caveats_text(filter(None, caveats)))
 
 
 def _place(lineage: Lineage) -> str:
@@ -56,15 +60,6 @@ def _place(lineage: Lineage) -> str:
     if heirs:
         return f"stands out, and {heirs[0]!r}, which is nearer, declares it as its base"
     return "is a model that stands out"
-
-
-def _of_several(lineage: Lineage) -> str:
-    """The verdicts on the other bases of a model that declares several."""
-    others = [each for each in lineage.declared_bases if each.base_model != lineage.declared_base]
-    if not others or lineage.verdict == "cycle":
-        return ""
-    said = ", ".join(f"{each.base_model!r}: {_VERDICT_WORDS[each.verdict]}" for each in others)
-    return f" It declares {len(others) + 1} bases. Of the others, {said}."
 
 
 def _similarity_text(kin: Kin | None) -> str:
@@ -122,11 +117,6 @@ def _unknown(lineage: Lineage) -> str:
         f"The declared base {lineage.declared_base!r} is not in this space, and one of the two has "
         f"no fingerprint, so nothing can be measured against it."
     )
-
-
-def _cycle(lineage: Lineage) -> str:
-    way = " -> ".join([lineage.model, *(link.base_model for link in lineage.chain)])
-    return f"The declared bases lead back to the model itself ({way}): one of them is wrong."
 
 
 def _stands_out(lineage: Lineage) -> str:
@@ -222,16 +212,10 @@ def _unclear(lineage: Lineage) -> str:
     return f"{has}which may or may not be more than unrelated models have; {_usual(lineage)}."
 
 
-_VERDICT_WORDS: Mapping[str, str] = {
-    "consistent": "consistent",
-    "mismatch": "contradicted",
-    "inconclusive": "open",
-    "unknown_base": "not in this space",
-}
 _UNJUDGED: Mapping[str, Callable[[Lineage], str]] = {
     "undeclared": _undeclared,
     "unknown_base": _unknown,
-    "cycle": _cycle,
+    "cycle": cycle_text,
 }
 _JUDGED: Mapping[str, Callable[[Lineage], str]] = {
     "chance": _chance,

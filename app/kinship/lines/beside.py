@@ -12,7 +12,6 @@ from typing import Final
 from app.kinship.lines.caveats import caveats
 from app.kinship.lines.judge import Lines
 from app.kinship.lines.records import JudgedByLines
-from app.kinship.lines.service import relation_of
 from modelkin.core.fingerprints.relations.wording import listed, percent
 from modelkin.types.lineages import DeclaredBase, Lineage, LineEvidence
 
@@ -34,7 +33,7 @@ def with_lines(lineage: Lineage, lines: Lines | None, decided: JudgedByLines | N
     evidence = None if decided is None else decided.shown
     lineage = replace(
         lineage,
-        relation=relation_of(lines, evidence),
+        relation=lines.relation(evidence),
         lines=evidence,
         lines_agree=_agree(lineage, evidence),
         declared_bases=tuple(map(_with_p, lineage.declared_bases)),

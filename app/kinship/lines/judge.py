@@ -19,8 +19,9 @@ from modelkin.core.fingerprints.anatomy import anatomy_of
 from modelkin.core.fingerprints.comparison import Comparison, compare
 from modelkin.core.fingerprints.relations.edges import EDGE_SHARE
 from modelkin.core.fingerprints.sources import WHOLE
-from modelkin.core.kinship.line_relations import in_words
+from modelkin.core.kinship.line_relations import LineageRelation, headline, in_words
 from modelkin.core.kinship.lines import judge_by_lines
+from modelkin.types.lineages import LineEvidence
 
 __all__ = ["LineJudge", "Lines"]
 
@@ -49,6 +50,16 @@ class Lines:
     whole: Whole | None
     near: NearModels | None
     likely: NearByLines | None
+
+    def relation(self, evidence: LineEvidence | None) -> LineageRelation | None:
+        """What the model is to its bases in one word: to several together, else to one.
+
+        Args:
+            evidence: of the base that decides; None where it was not judged.
+        """
+        if self.whole is not None:
+            return headline(self.whole.relations, None)
+        return None if evidence is None else evidence.relation
 
 
 class LineJudge:

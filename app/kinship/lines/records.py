@@ -17,6 +17,7 @@ from modelkin.core.kinship.line_relations import (
     headline,
     in_words_of_hubs,
 )
+from modelkin.core.kinship.lineage import Judgement
 from modelkin.core.kinship.lines import LineJudgement
 from modelkin.types.lineages import LikelyBase, LineEvidence, LineRelation
 
@@ -113,6 +114,11 @@ class JudgedByLines:
     def stored_as(self) -> StoredAs:
         """How the base's file stores it."""
         return _stored_as(self.base)
+
+    @property
+    def by_lines(self) -> Judgement:
+        """The judgement of the base, where nothing else was measured."""
+        return Judgement(self.judgement.verdict, "lines")
 
     @property
     def relation(self) -> LineageRelation | None:

@@ -7,31 +7,25 @@ to its model; it may be of any layout, or be gone.
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
 from app.infra.deadlines import NEVER, Deadline
-from app.infra.errors import FingerprintNotFound
 from app.kinship.family import Family
 from app.kinship.lineage_comparer import require_time
 from app.kinship.lines.caveats import caveats
 from app.kinship.lines.judge import LineJudge, Lines
+from app.kinship.lines.records import JudgedByLines, ReadModel
 from app.kinship.lines.summary import with_summary
 from app.tenancy.auth.records import Tenant
-from modelkin.core.kinship.line_relations import LineageRelation, headline
-from modelkin.core.kinship.lineage import Judgement, lineage_verdict
+from modelkin.core.kinship.lineage import lineage_verdict, weight_of
 from modelkin.types.lineages import (
     DeclaredBase,
     FingerprintLineage,
     LineageLink,
-    LineEvidence,
 )
 
-__all__ = ["FingerprintLineageService", "relation_of"]
-
-_WEIGHTIEST: Final = ("mismatch", "unknown_base", "inconclusive", "consistent")
-"""Verdicts of bases; the first that occurs decides, as in a space."""
+__all__ = ["FingerprintLineageService"]
 
 
 class FingerprintLineageService:
@@ -58,31 +52,31 @@ class FingerprintLineageService:
         """
         require_time(deadline)
         record = self._fingerprints.get(session, tenant, name)
-        model = self._judge.find(session, tenant, name)
-        if model is None:
-            raise FingerprintNotFound(f"the fingerprint of {name!r} has just been removed")
+        model = ReadModel(record, self._fingerprints.read(session, record))
         declared = record.facts.base_models
         read = partial(self._judge.declared_bases, session, tenant)
         family = Family.by(read, name, declared)
         lines = self._judge.judge(session, tenant, model, declared, deadline)
-        bases = [_declared(each, lines) for each in declared]
-        decided = min(bases, key=lambda each: _WEIGHTIEST.index(each.verdict), default=None)
+        bases = [_declared(each, lines.bases.get(each)) for each in declared]
+        decided = min(bases, key=lambda each: weight_of(each.verdict), default=None)
+        base = None if decided is None else lines.bases.get(decided.base_model)
         verdict = lineage_verdict(
-            None if decided is None else _judgement(decided),
+            None if base is None else base.by_lines,
             declared=bool(declared),
             circular=family.leads_back,
         )
+        counts = base is not None and verdict != "cycle"
         evidence = None if decided is None else decided.lines
         likely = None if lines.likely is None or verdict == "consistent" else lines.likely.shown
         lineage = FingerprintLineage(
             model=name,
             verdict=verdict,
-            reason=None if evidence is None or verdict == "cycle" else "lines",
+            reason="lines" if counts else None,
             summary="",
             declared_base=None if decided is None else decided.base_model,
             declared_bases=tuple(bases),
             base_relation=record.facts.base_relation,
-            relation=relation_of(lines, evidence),
+            relation=lines.relation(evidence),
             lines=evidence,
             likely_base=None if likely is None else likely.model,
             likely_by_lines=likely,
@@ -91,8 +85,7 @@ class FingerprintLineageService:
             compared=0 if lines.near is None else lines.near.compared,
             truncated=lines.near is not None and lines.near.truncated,
         )
-        judged = lines.bases.get(lineage.declared_base or "")
-        said = [] if judged is None or verdict == "cycle" else caveats(model, judged)
+        said = caveats(model, base) if base is not None and counts else []
         return with_summary(lineage, () if lines.whole is None else lines.whole.shown, said)
 
     def _links(
@@ -113,23 +106,7 @@ class FingerprintLineageService:
         return links
 
 
-def relation_of(lines: Lines, evidence: LineEvidence | None) -> LineageRelation | None:
-    """What a model is to its bases in one word: to several together, else to that which decides."""
-    if lines.whole is not None:
-        return headline(lines.whole.relations, None)
-    return None if evidence is None else evidence.relation
-
-
-def _declared(name: str, lines: Lines) -> DeclaredBase:
-    judged = lines.bases.get(name)
+def _declared(name: str, judged: JudgedByLines | None) -> DeclaredBase:
     if judged is None:
         return DeclaredBase(name, "unknown_base")
     return DeclaredBase(name, judged.judgement.verdict, "lines", lines=judged.shown)
-
-
-def _judgement(base: DeclaredBase) -> Judgement | None:
-    if base.lines is None:
-        return None
-    verdict = base.lines.verdict
-    assert verdict in ("consistent", "mismatch", "inconclusive")
-    return Judgement(verdict, "lines")

@@ -12,11 +12,19 @@ from modelkin.core.fingerprints.relations.wording import listed, percent
 from modelkin.types.lineages import (
     FingerprintLineage,
     LikelyBase,
+    Lineage,
     LineEvidence,
     LineRelation,
 )
 
-__all__ = ["evidence_text", "likely_text", "relations_text", "with_summary"]
+__all__ = [
+    "caveats_text",
+    "cycle_text",
+    "evidence_text",
+    "likely_text",
+    "others_text",
+    "with_summary",
+]
 
 _LEFT_OPEN: Final = "a long training, an average or a rotation leaves none"
 
@@ -27,7 +35,7 @@ def evidence_text(base: str, lines: LineEvidence) -> str:
     return f"{words} {ORIGIN}" if lines.finding in ("shares", "few_tensors", "related") else words
 
 
-def relations_text(relations: tuple[LineRelation, ...]) -> str:
+def _relations_text(relations: tuple[LineRelation, ...]) -> str:
     """What was measured, in one sentence; empty for nothing."""
     said = "; ".join(each.sentence for each in relations)
     return f" Measured: {said}." if said else ""
@@ -37,6 +45,31 @@ def likely_text(likely: LikelyBase) -> str:
     """A model that may be the base."""
     share = f"{percent(likely.share_of_lines)} of this model's lines"
     return f"{likely.model!r} has {share}{_EDGES[likely.edge]}."
+
+
+def cycle_text(lineage: Lineage | FingerprintLineage) -> str:
+    """Where the declared bases lead."""
+    way = " -> ".join([lineage.model, *(link.base_model for link in lineage.chain)])
+    return f"The declared bases lead back to the model itself ({way}): one of them is wrong."
+
+
+def others_text(lineage: Lineage | FingerprintLineage, unknown: str) -> str:
+    """The verdicts on the other bases of a model that declares several; empty without these.
+
+    Args:
+        unknown: the word for a base that could not be measured.
+    """
+    others = [each for each in lineage.declared_bases if each.base_model != lineage.declared_base]
+    if not others or lineage.verdict == "cycle":
+        return ""
+    words = _VERDICTS | {"unknown_base": unknown}
+    said = ", ".join(f"{each.base_model!r}: {words[each.verdict]}" for each in others)
+    return f" It declares {len(others) + 1} bases. Of the others, {said}."
+
+
+def caveats_text(caveats: Iterable[str]) -> str:
+    """Clauses that come last, a sentence each."""
+    return "".join(f" {each[0].upper()}{each[1:]}." for each in caveats)
 
 
 def with_summary(
@@ -49,22 +82,19 @@ def with_summary(
         together: what the model is to several of its bases together.
         caveats: clauses that come last.
     """
-    words = _verdict_text(lineage) + _of_several(lineage)
+    words = _verdict_text(lineage) + others_text(lineage, "without a fingerprint")
     if together:
         words += f" Beside several models: {'; '.join(each.sentence for each in together)}."
     likely = lineage.likely_by_lines
     if likely is not None and not (lineage.lines and likely.model in lineage.lines.sources):
         words += f" {likely_text(likely)}"
-    for caveat in caveats:
-        words += f" {caveat[0].upper()}{caveat[1:]}."
-    return replace(lineage, summary=words)
+    return replace(lineage, summary=words + caveats_text(caveats))
 
 
 def _verdict_text(lineage: FingerprintLineage) -> str:
     base = repr(lineage.declared_base)
     if lineage.verdict == "cycle":
-        way = " -> ".join([lineage.model, *(link.base_model for link in lineage.chain)])
-        return f"The declared bases lead back to the model itself ({way}): one of them is wrong."
+        return cycle_text(lineage)
     if lineage.verdict == "undeclared":
         return "No base is declared." + ("" if lineage.likely_base else f" {_NONE_FOUND}")
     if lineage.lines is None or lineage.declared_base is None:
@@ -72,21 +102,12 @@ def _verdict_text(lineage: FingerprintLineage) -> str:
     return evidence_text(lineage.declared_base, lineage.lines)
 
 
-def _of_several(lineage: FingerprintLineage) -> str:
-    """The verdicts on the other bases of a model that declares several."""
-    others = [each for each in lineage.declared_bases if each.base_model != lineage.declared_base]
-    if not others or lineage.verdict == "cycle":
-        return ""
-    said = ", ".join(f"{each.base_model!r}: {_VERDICTS[each.verdict]}" for each in others)
-    return f" It declares {len(others) + 1} bases. Of the others, {said}."
-
-
 def _shares(base: str, lines: LineEvidence) -> str:
     where = f"{lines.found:,} of {lines.tensors:,} tensors"
     return (
         f"The declared base {base} shares weights with this model: {percent(lines.share_of_lines)} "
         f"of its lines are equal, in {where} (P {power_of_ten(lines.log10_p)})."
-        + relations_text(lines.relations)
+        + _relations_text(lines.relations)
     )
 
 
@@ -125,11 +146,10 @@ def _other_source(base: str, lines: LineEvidence) -> str:
 
 
 _NONE_FOUND: Final = "No other model has lines in common with it, which proves nothing."
-_VERDICTS: Final = {
+_VERDICTS: Final[dict[str, str]] = {
     "consistent": "consistent",
     "mismatch": "contradicted",
     "inconclusive": "open",
-    "unknown_base": "without a fingerprint",
 }
 _WORDS: Final[Mapping[str, Callable[[str, LineEvidence], str]]] = {
     "shares": _shares,

@@ -39,6 +39,7 @@ __all__ = [
     "judge",
     "lineage_verdict",
     "stands_out",
+    "weight_of",
 ]
 
 Verdict = Literal["consistent", "mismatch", "inconclusive"]
@@ -77,6 +78,7 @@ MIN_SHORTFALL = 0.15
 """The distance below the centre of such a background at which a base is a stranger all the same."""
 MIN_BACKGROUND_MODELS = 3
 """The least number of models in a background."""
+_WEIGHTIEST: Final = ("mismatch", "unknown_base", "inconclusive", "consistent")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,15 @@ def lineage_verdict(
     if circular:
         return "cycle"
     return "unknown_base" if judgement is None else judgement.verdict
+
+
+def weight_of(verdict: str) -> int:
+    """The place of a base's verdict among those of all bases of a model: the lowest decides.
+
+    Args:
+        verdict: that of a declared base, ``unknown_base`` of one that could not be measured.
+    """
+    return _WEIGHTIEST.index(verdict)
 
 
 def stands_out(measured: Estimate, background: Background) -> bool | None:
