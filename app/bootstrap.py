@@ -338,7 +338,7 @@ def _add_kinship(services: Container) -> None:
     services.add(GraphService(reader, constants))
     base_revisions = BaseRevisions(reader, services[RevisionService])
     fingerprints = services[FingerprintService]
-    lines = LineJudge(fingerprints, Kinfolk(fingerprints, services[AnatomyService]))
+    lines = LineJudge(fingerprints, Kinfolk(services[FamilyService], services[AnatomyService]))
     services.add(FingerprintLineageService(fingerprints, lines))
     services.add(
         LineageService(reader, comparer, search, indexes, base_revisions, constants, lines)

@@ -130,7 +130,7 @@ class LineJudge:
             family = self._family(session, tenant, model, declared, near)
             bases = self._contradicted(session, model, bases, near, family, deadline)
             likely = _likely(model.record, near, family)
-        whole = self._whole(session, model, compared, bases)
+        whole = self._whole(session, tenant, model, compared, bases)
         return Lines(model, bases, whole, near, likely)
 
     def share(
@@ -212,6 +212,7 @@ class LineJudge:
     def _whole(
         self,
         session: Reader,
+        tenant: Tenant,
         model: ReadModel,
         compared: Sequence[Comparison],
         bases: Mapping[str, JudgedByLines],
@@ -221,7 +222,7 @@ class LineJudge:
             found = anatomy_of(model.fingerprint, compared)
             if found.verdict in _TOGETHER:
                 return Whole(in_words(found.relations))
-        summary = self._kinfolk.summary(session, model.record) if bases else None
+        summary = self._kinfolk.summary(session, tenant, model.record) if bases else None
         if summary is None or summary.verdict not in _TOGETHER:
             return None
         whole = Whole(in_words(summary.relations))

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.anatomy import repository
+from app.anatomy.families import FamilyService
 from app.anatomy.records import Summary, edge_to
 from app.anatomy.service import AnatomyService
 from app.fingerprints.records import FingerprintRecord
-from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
 from app.infra.deadlines import Deadline
 from app.kinship.lines.records import NearByLines
@@ -40,40 +39,38 @@ class Kinfolk:
     """Finds the models with lines in common.
 
     Args:
-        fingerprints: the stored fingerprints.
+        families: knows the stored relatives.
         anatomies: finds relatives where none are stored.
     """
 
-    def __init__(self, fingerprints: FingerprintService, anatomies: AnatomyService) -> None:
-        self._fingerprints = fingerprints
+    def __init__(self, families: FamilyService, anatomies: AnatomyService) -> None:
+        self._families = families
         self._anatomies = anatomies
 
     def near(
         self, session: Reader, tenant: Tenant, record: FingerprintRecord, deadline: Deadline
     ) -> NearModels:
         """The kin of a stored model; those of models that the jobs have not reached are found."""
-        summary = self.summary(session, record)
+        summary = self.summary(session, tenant, record)
         if summary is None:
             return self._found(session, tenant, record, deadline)
-        kin = repository.kin_of(session, tenant.id, record.id, limit=_MOST)
-        records = self._fingerprints.by_ids(session, tenant, [each.other_id for each in kin])
+        kin = self._families.kin(session, tenant, record, limit=_MOST)
         items = [
             NearByLines(
-                records[each.other_id],
+                other,
                 each.verdict,
                 each.share,
                 each.log10_p,
-                edge_to(record, records[each.other_id], each.verdict, each.share),
+                edge_to(record, other, each.verdict, each.share),
             )
-            for each in kin
-            if each.other_id in records
+            for other, each in kin
         ]
         truncated = summary.truncated or len(kin) == _MOST
         return NearModels(_nearest_first(items), summary.compared, truncated)
 
-    def summary(self, session: Reader, record: FingerprintRecord) -> Summary | None:
+    def summary(self, session: Reader, tenant: Tenant, record: FingerprintRecord) -> Summary | None:
         """The stored anatomy of a model; None where it is to be made, or made again."""
-        found = repository.find_summaries(session, record.tenant_id, [record.id]).get(record.id)
+        found = self._families.summaries(session, tenant, [record]).get(record.id)
         return None if found is None or found.is_due else found
 
     def _found(

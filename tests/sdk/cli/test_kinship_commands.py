@@ -87,13 +87,16 @@ def test_lineage_of_a_fingerprint_needs_no_space(
             f"{server.url}/v1/fingerprints/{name}",
             content=fingerprint(tensors, 8).to_bytes(),
             headers={"Content-Type": wire.FINGERPRINT},
-            params={"base_model": bases[name]} if name in bases else {},
+            params={"base_model": bases[name], "base_relation": "finetune"}
+            if name in bases
+            else {},
         ).raise_for_status()
     said = ask_here("lineage", "lines/made", "--fingerprint", "--space", "nowhere")
     assert said == ask_here("lineage", "lines/made")
     lines = said.splitlines()
     assert "verdict        consistent" == lines[0]
-    assert "relation       depth_up_scaled" in lines
+    assert "relation       finetune" in lines  # as in a space: what is declared
+    assert "measured       depth_up_scaled" in lines
     assert "chain          lines/made < lines/base (1.000)" in lines
     told = json.loads(ask_here("lineage", "lines/made", "--json"))
     assert 1.0 == told["lines"]["share_of_lines"]

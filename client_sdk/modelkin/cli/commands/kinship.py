@@ -121,10 +121,9 @@ def _of_fingerprint(arguments: argparse.Namespace, found: FingerprintLineage) ->
         "why": found.summary,
         "declared base": text_or_dash(found.declared_base),
         "likely base": text_or_dash(found.likely_base),
-        "relation": text_or_dash(found.relation),
+        **_relation_rows(found),
     }
     if lines is not None:
-        summary["lines"] = f"{share_text(lines.share_of_lines)}, P {power_of_ten(lines.log10_p)}"
         summary["tensors"] = f"{lines.found:,} of {lines.tensors:,} have lines of the base"
         summary["new tensors"] = text_or_dash(lines.new_tensors)
     if len(found.declared_bases) > 1:
@@ -202,17 +201,20 @@ def _lineage_summary(found: Lineage) -> dict[str, str]:
     }
     if len(found.declared_bases) > 1:
         summary["declared bases"] = ", ".join(map(_base_text, found.declared_bases))
-    if found.base_relation is not None:
-        summary["relation"] = found.base_relation
-    if found.relation is not None:
-        summary["measured"] = found.relation
-    if found.lines is not None:
-        share, p = share_text(found.lines.share_of_lines), power_of_ten(found.lines.log10_p)
-        summary["lines"] = f"{share} of the declared base, P {p}"
+    summary |= _relation_rows(found)
     if found.chain:
         links = [f"{link.base_model} ({share_text(link.similarity)})" for link in found.chain]
         summary["chain"] = " < ".join([found.model, *links])
     return summary
+
+
+def _relation_rows(found: Lineage | FingerprintLineage) -> dict[str, str]:
+    """What the model is said to be of its bases, and beside it what lines show."""
+    rows = {"relation": found.base_relation, "measured": found.relation}
+    if found.lines is not None:
+        share, p = share_text(found.lines.share_of_lines), power_of_ten(found.lines.log10_p)
+        rows["lines"] = f"{share} of the declared base, P {p}"
+    return {name: value for name, value in rows.items() if value is not None}
 
 
 def _base_text(base: DeclaredBase) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from app.anatomy.families import FamilyService
 from app.anatomy.keeping import AnatomyKeeper
 from app.anatomy.repository import Due
 from app.anatomy.service import AnatomyService
 from app.fingerprints.records import FingerprintRecord
-from app.fingerprints.service import FingerprintService
 from app.kinship.lines.kinfolk import Kinfolk
 from tests.app.kinship.lines.conftest import Fingerprints, planted
 from tests.support.fixtures import on_one_database
@@ -14,9 +14,9 @@ from tests.support.fixtures import on_one_database
 
 def has_anatomy(stored: Fingerprints, record: FingerprintRecord) -> bool:
     services = stored.app.services
-    kinfolk = Kinfolk(services[FingerprintService], services[AnatomyService])
+    kinfolk = Kinfolk(services[FamilyService], services[AnatomyService])
     with stored.app.database.reading() as session:
-        return kinfolk.summary(session, record) is not None
+        return kinfolk.summary(session, stored.app.tenant, record) is not None
 
 
 @on_one_database
