@@ -13,8 +13,6 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from app.kinship.reports.composing import compose
 from app.kinship.reports.renderings.badge import badge, words_of
@@ -140,6 +138,10 @@ def documents(report: Report) -> dict[str, Any]:
 
 def test_a_bill_of_materials_is_valid(report: Report) -> None:
     """By the library's own validator, in its strict form."""
+    # Its import compiles grammars for seconds, in each process that collects this file.
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator
+
     text = bill_of_materials(report).decode()
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
 
