@@ -1,7 +1,8 @@
 """Mutants of all that a hub sends, through the whole of a sync: never a bug, on either database.
 
-A hub of the tests serves a good document with one mutation: a header, an index, a configuration,
-an answer. A source polls it, and a worker carries out the jobs. What is then shown can be encoded.
+A hub of the tests serves good documents, each with one mutation: a header, an index, a
+configuration, an answer. A source polls it, and a worker carries out the jobs. What is then shown
+can be encoded.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import copy
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +32,8 @@ from tests.support.servers.fake_huggingface import Handler, Hub
 
 SEED: Final = 1906
 NAME, BESIDE = "org/a", "org/b"
+AT_ONCE: Final = 17
+"""Mutants that one poll finds, each as a repository of its own."""
 GOOD: Final = safetensors(random_tensors(1, {"a.weight": (4, 4), "b.weight": (3,)}))
 PIPELINE: Final = b'{"_v": "1", "unet": ["diffusers", "U"], "vae": ["diffusers", "V"]}'
 INDEX: Final = "model.safetensors.index.json"
@@ -48,7 +51,9 @@ VALUES: Final[tuple[Any, ...]] = (
 LITERALS: Final = (b"NaN", b"-Infinity", b"1e400", b"9" * 5000, b"[" * 100_000, b"'a'", b"01", b"")
 
 Document = Any
-Serve = Callable[[Hub, bytes], None]
+Bodies = dict[str, bytes]
+Serve = Callable[[Hub, str, bytes], Bodies]
+"""Stores the repository of a mutant by a name; what the hub answers in place of its own answers."""
 
 
 def header_of(data: bytes) -> bytes:
@@ -100,41 +105,45 @@ def mutated(draw: random.Random, original: bytes) -> bytes:
 # --- Hugging Face: a repository, with one document of it mutated ----------------------------------
 
 
-def serve_header(hub: Hub, mutant: bytes) -> None:
+def serve_header(hub: Hub, name: str, mutant: bytes) -> Bodies:
     """A checkpoint of one file."""
     weights = GOOD[8 + len(header_of(GOOD)) :]
-    hub.push(NAME, {"model.safetensors": len(mutant).to_bytes(8, "little") + mutant + weights})
+    hub.push(name, {"model.safetensors": len(mutant).to_bytes(8, "little") + mutant + weights})
+    return {}
 
 
-def serve_index(hub: Hub, mutant: bytes) -> None:
+def serve_index(hub: Hub, name: str, mutant: bytes) -> Bodies:
     """A checkpoint of shards."""
-    hub.push(NAME, {**sharded(random_tensors(2)), INDEX: mutant})
+    hub.push(name, {**sharded(random_tensors(2)), INDEX: mutant})
+    return {}
 
 
-def serve_pipeline(hub: Hub, mutant: bytes) -> None:
+def serve_pipeline(hub: Hub, name: str, mutant: bytes) -> Bodies:
     """A repository whose list of components is a mutant."""
     files = {f"{part}/model.safetensors": GOOD for part in ("unet", "vae")}
-    hub.push(NAME, {**files, "model_index.json": mutant})
+    hub.push(name, {**files, "model_index.json": mutant})
+    return {}
 
 
-def serve_config(hub: Hub, mutant: bytes) -> None:
+def serve_config(hub: Hub, name: str, mutant: bytes) -> Bodies:
     """An adapter."""
-    hub.push(NAME, {**adapter_files(3), CONFIG: mutant})
+    hub.push(name, {**adapter_files(3), CONFIG: mutant})
+    return {}
 
 
-def serve_answer(hub: Hub, mutant: bytes) -> None:
+def serve_answer(hub: Hub, name: str, mutant: bytes) -> Bodies:
     """The description of a good repository."""
-    hub.push(NAME, {"model.safetensors": GOOD})
-    hub.on_hub = answers({f"/api/models/{NAME}": mutant})
+    hub.push(name, {"model.safetensors": GOOD})
+    return {f"/api/models/{name}": mutant}
 
 
-def serve_listing(hub: Hub, mutant: bytes) -> None:
+def serve_listing(hub: Hub, name: str, mutant: bytes) -> Bodies:
     """The listing of models, which is that of a poll."""
-    hub.push(NAME, {"model.safetensors": GOOD})
-    hub.on_hub = answers({"/api/models": mutant})
+    hub.push(name, {"model.safetensors": GOOD})
+    return {"/api/models": mutant}
 
 
-def answers(bodies: dict[str, bytes]) -> Callable[[Handler], bool]:
+def answers(bodies: Bodies) -> Callable[[Handler], bool]:
     """A hub that answers these bodies to paths of these beginnings."""
 
     def answer(request: Handler) -> bool:
@@ -210,13 +219,16 @@ def app(tmp_path: Path, backend: Backend) -> Iterator[AppHarness]:
         yield opened
 
 
-def polled(app: AppHarness, source: SourceRecord) -> list[str]:
-    """Carry out a source's first poll and its syncs; return how each job ended."""
+def polled(app: AppHarness, source: SourceRecord) -> dict[str, str]:
+    """Carry out a source's first poll and its syncs; how each job ended, by its model."""
     app.worker.run_all()
     with app.database.reading() as session:
         jobs = session.scalars(select(JobRow)).all()
     own = [job for job in jobs if job.parameters.get("source") == source.id]
-    return [job.error["code"] if job.error else job.state for job in own]
+    return {
+        f"{job.kind} {job.parameters.get('model')}": job.error["code"] if job.error else job.state
+        for job in own
+    }
 
 
 def forget(app: AppHarness, source: SourceRecord) -> None:
@@ -235,10 +247,16 @@ def has_model(app: AppHarness, prefix: str, name: str) -> bool:
     )
 
 
-def check(app: AppHarness, source: SourceRecord, ends: list[str], log: str, mutant: bytes) -> None:
+def check(
+    app: AppHarness,
+    source: SourceRecord,
+    ends: Mapping[str, str],
+    log: str,
+    mutants: Mapping[str, bytes],
+) -> None:
     """No job ended by a bug, and all that is shown can be encoded."""
-    shown = f"{ends} {mutant[:300]!r}"
-    assert "internal_error" not in ends, f"{shown} {log[-3000:]}"
+    shown = f"{ends} {[(name, mutant[:300]) for name, mutant in mutants.items()]}"
+    assert "internal_error" not in ends.values(), f"{shown} {log[-3000:]}"
     assert "Traceback" not in log, f"{shown} {log[-3000:]}"
     for path in (f"/v1/sources/{source.id}", "/v1/spaces", "/v1/jobs"):
         assert 200 == app.http.get(path).status_code, f"{path} {shown}"
@@ -256,22 +274,30 @@ def test_mutants_of_a_hub(
     stores the model; the repository beside it is stored, unless the listing itself is damaged.
     """
     original, serve = HUGGINGFACE[kind]
-    draw, ends = random.Random(f"{SEED}/{kind}"), Counter[str]()
-    for number in range(repetitions(400, few=17)):
-        mutant = mutated(draw, original)
+    draw, ended = random.Random(f"{SEED}/{kind}"), Counter[str]()
+    whole, at_once = repetitions(400, few=17), 1 if kind == "listing" else AT_ONCE
+    for first in range(0, whole, at_once):
+        names = [f"{NAME}{number}" for number in range(first, min(first + at_once, whole))]
+        if kind == "listing":
+            names = [NAME]
         hub.repos.clear()
-        hub.on_hub = lambda _: False
         hub.push("org/base", {"model.safetensors": safetensors(random_tensors(9, BASE))})
         hub.push(BESIDE, {"model.safetensors": GOOD})
-        serve(hub, mutant)
-        source = app.hubs.follow(hub.url, space=f"kin{number}", poll_seconds=60)
+        mutants, bodies = dict[str, bytes](), Bodies()
+        for name in names:
+            mutants[name] = mutated(draw, original.replace(NAME.encode(), name.encode()))
+            bodies |= serve(hub, name, mutants[name])
+        hub.on_hub = answers(bodies)
+        source = app.hubs.follow(hub.url, space=f"kin{first}", poll_seconds=60)
         caplog.clear()
-        ended = polled(app, source)
-        check(app, source, ended, caplog.text, mutant)
-        assert kind == "listing" or has_model(app, f"kin{number}", BESIDE), f"{ended} {mutant!r}"
+        ends = polled(app, source)
+        check(app, source, ends, caplog.text, mutants)
+        if kind != "listing":
+            assert {f"ingest {name}" for name in (*names, BESIDE, "org/base")} <= set(ends)
+            assert has_model(app, f"kin{first}", BESIDE), f"{ends} {mutants}"
         forget(app, source)
-        ends.update(ended)
-    figure(f"{kind}: {dict(ends)}")
+        ended.update(ends.values())
+    figure(f"{kind}: {dict(ended)}")
 
 
 @pytest.mark.slow
@@ -280,14 +306,14 @@ def test_mutants_of_a_registry(
     hub: Hub, app: AppHarness, caplog: pytest.LogCaptureFixture, figure: Figure, path: str
 ) -> None:
     """The same of each answer of an MLflow registry."""
-    draw, ends = random.Random(f"{SEED}/{path}"), Counter[str]()
+    draw, ended = random.Random(f"{SEED}/{path}"), Counter[str]()
     for number in range(repetitions(400, few=15)):
         mutant = mutated(draw, json.dumps(_REGISTRY[path]).encode())
         serve_registry(hub, path, mutant)
         source = app.hubs.follow(hub.url, kind="mlflow", space=f"kin{number}", poll_seconds=60)
         caplog.clear()
-        ended = polled(app, source)
-        check(app, source, ended, caplog.text, mutant)
+        ends = polled(app, source)
+        check(app, source, ends, caplog.text, {path: mutant})
         forget(app, source)
-        ends.update(ended)
-    figure(f"{path}: {dict(ends)}")
+        ended.update(ends.values())
+    figure(f"{path}: {dict(ended)}")
