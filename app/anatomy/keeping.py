@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from app.anatomy import repository
@@ -44,8 +45,8 @@ CHECK_INTERVAL: Final = timedelta(seconds=30)
 _SHARDS: Final = 8
 """The jobs that a tenant's anatomies are divided among, by their ids: so many work side by side."""
 _DELAY: Final = timedelta(seconds=1)
-"""The time from a put to its job. Puts in the first half of it enqueue no other, since that takes
-longer than to store a fingerprint."""
+"""The time from a put to the job that divides what is due. Puts in the first half of it enqueue no
+other, since that takes longer than to store a fingerprint."""
 _MOST_WAITING: Final = 10_000
 _TIME_SLICE_S: Final = 3.0
 """Seconds after which the job is queued again, so that other jobs get its place."""
@@ -80,7 +81,7 @@ class AnatomyKeeper:
         outbox: gets an event where an anatomy says something else than before.
 
     Attributes:
-        delay: the time from a put to its job.
+        delay: the time from a put to the job that divides what is due.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class AnatomyKeeper:
         self._jobs = jobs
         self._outbox = outbox
         self.delay = _DELAY
-        self._waiting = dict[tuple[int, int], float]()
+        self._waiting = dict[int, float]()
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -108,7 +109,7 @@ class AnatomyKeeper:
         ids = [record.id for record in records]
         if ids:
             repository.mark_due(session, tenant.id, ids, datetime.now(UTC), is_changed=True)
-            self._enqueue(session, tenant, {each % _SHARDS for each in ids})
+            self._enqueue(session, tenant)
 
     def restated(
         self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]
@@ -124,34 +125,40 @@ class AnatomyKeeper:
         """Whether an anatomy is due for so long that its job must have been lost."""
         return repository.any_due(session, datetime.now(UTC) - _OVERDUE_AFTER)
 
-    def _enqueue(self, session: Writer, tenant: Tenant, shards: Iterable[int]) -> None:
-        """Enqueue jobs, unless this process has done so and they have not begun yet."""
-        now, clock = datetime.now(UTC), time.monotonic()
-        wanted = [shard for shard in shards if self._waiting.get((tenant.id, shard), 0.0) < clock]
-        for shard in wanted:
-            self._jobs.enqueue(
-                session,
-                tenant,
-                JOB_KIND,
-                {"shard": shard},
-                dedup_key=f"shard {shard}",
-                not_before=now + self.delay,
-            )
+    def _enqueue(self, session: Writer, tenant: Tenant) -> None:
+        """Enqueue the job that divides what is due.
+
+        Not so if this process has done that, and the job has not begun yet.
+        """
+        clock = time.monotonic()
+        if self._waiting.get(tenant.id, 0.0) >= clock:
+            return
+        begin, key = datetime.now(UTC) + self.delay, "all shards"
+        self._jobs.enqueue(session, tenant, JOB_KIND, {}, dedup_key=key, not_before=begin)
         until = clock + self.delay.total_seconds() / 2
 
         def note() -> None:
             if len(self._waiting) > _MOST_WAITING:
                 self._waiting.clear()
-            self._waiting.update({(tenant.id, shard): until for shard in wanted})
+            self._waiting[tenant.id] = until
 
         session.after_commit(note)
+
+    def _enqueue_shard(self, session: Writer, tenant: Tenant, shard: int) -> None:
+        key = f"shard {shard}"
+        self._jobs.enqueue(session, tenant, JOB_KIND, {"shard": shard}, dedup_key=key)
 
     # --- jobs ---------------------------------------------------------------------------------
 
     def execute(self, job: JobRecord, progress: Progress) -> CommitHook:
-        """Make the due anatomies of a shard. A job of the service enqueues this for late ones."""
+        """Make the due anatomies of a shard; a job of no shard divides them among such jobs.
+
+        A job of the service does so for late ones.
+        """
         if job.tenant.name == SERVICE:
             return self._enqueue_overdue
+        if "shard" not in job.parameters:
+            return partial(self._divide, job.tenant)
         shard, done, until = int(job.parameters["shard"]), 0, time.monotonic() + _TIME_SLICE_S
         while time.monotonic() < until and (due := self._due(job.tenant, shard)):
             for each in due:
@@ -170,11 +177,19 @@ class AnatomyKeeper:
 
         return finish
 
+    def _divide(self, tenant: Tenant, session: Writer) -> Mapping[str, Any]:
+        """Enqueue a job for each shard with something due."""
+        lock_feed(session, tenant.id)  # a put that has found this job unfinished is committed
+        shards = repository.shards_of(session, tenant.id, datetime.now(UTC), _SHARDS)
+        for shard in shards:
+            self._enqueue_shard(session, tenant, shard)
+        return {"shards": len(shards)}
+
     def _enqueue_overdue(self, session: Writer) -> Mapping[str, Any]:
         late = datetime.now(UTC) - _OVERDUE_AFTER
         overdue = repository.shards_due(session, late, _SHARDS)
         for tenant, shard in overdue:
-            self._enqueue(session, tenant, [shard])
+            self._enqueue_shard(session, tenant, shard)
         return {"shards": len(overdue)}
 
     def _due(self, tenant: Tenant, shard: int) -> list[Due]:
@@ -268,7 +283,7 @@ class AnatomyKeeper:
     ) -> None:
         now = datetime.now(UTC)
         if sum(repository.mark_kin_due(session, tenant.id, each.id, now) for each in records):
-            self._enqueue(session, tenant, range(_SHARDS))
+            self._enqueue(session, tenant)
 
     def _spread(
         self,
@@ -296,8 +311,8 @@ class AnatomyKeeper:
             spread = repository.mark_kin_of_kin_due(
                 session, tenant.id, list(ways), now, hint=record.id, most=_MOST_SPREAD
             )
-        shards = range(_SHARDS) if spread else {each % _SHARDS for each in wanted}
-        self._enqueue(session, tenant, shards)
+        if wanted or spread:
+            self._enqueue(session, tenant)
 
 
 def _is_nearer(share: float, summary: Summary) -> bool:

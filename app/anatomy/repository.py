@@ -35,6 +35,7 @@ __all__ = [
     "put_off",
     "put_summary",
     "shards_due",
+    "shards_of",
 ]
 
 _PER_STATEMENT: Final = 500
@@ -153,6 +154,14 @@ def shards_due(session: Reader, before: datetime, shards: int) -> list[tuple[Ten
         .distinct()
     )
     return [(Tenant(id_, name), found) for id_, name, found in session.execute(query)]
+
+
+def shards_of(session: Reader, tenant_id: int, now: datetime, shards: int) -> list[int]:
+    """The tenant's shards with an anatomy that is due, ascending."""
+    row = AnatomyRow
+    shard = row.fingerprint_id % shards
+    query = select(shard).where(row.tenant_id == tenant_id, row.due_at <= now).distinct()
+    return sorted(session.scalars(query))
 
 
 def put_off(session: Writer, due: Due, until: datetime) -> None:

@@ -173,6 +173,21 @@ def undated(*kin: list[Kin]) -> list[dict[str, Any]]:
 
 
 @on_one_database
+def test_puts_of_a_moment_enqueue_one_job(family: Family) -> None:
+    """It divides what is due among jobs that work side by side."""
+    puts = [family.put(name, stranger(seed)) for seed, name in enumerate("abc")]
+    jobs = family.app.services[JobService]
+    with family.app.database.reading() as session:
+        [divides] = jobs.list(session, family.app.tenant, limit=10).items
+    family.work()
+    with family.app.database.reading() as session:
+        *shards, first = jobs.list(session, family.app.tenant, limit=10).items
+    assert (divides.id, {"shards": len(puts)}) == (first.id, first.result)
+    assert [1] * len(puts) == [each.result["made"] for each in shards if each.result]
+    assert all(summary(family, each).made_at for each in puts)
+
+
+@on_one_database
 def test_an_anatomy_whose_job_was_lost_is_made(family: Family) -> None:
     """The workers look for what is due, and enqueue it."""
     base = family.put("base", stranger(0))
