@@ -6,6 +6,7 @@ same bytes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -16,9 +17,7 @@ import numpy.typing as npt
 from modelkin.core.codecs import fingerprint as codec
 from modelkin.core.codecs.fingerprint import AGAIN, FingerprintArrays, refuse
 from modelkin.core.fingerprints.matrices import MIN_SIDE, sides
-from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
-from modelkin.core.foreign_json import has_control_character
-from modelkin.core.indices import MAX_PARAMETERS
+from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable, check_tensors
 from modelkin.core.quoting import quote
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ __all__ = [
     "check",
     "kept",
     "lengths_of_keys",
+    "places_of",
     "tensors_of",
     "totals_of",
 ]
@@ -46,6 +46,7 @@ _MAX_LENGTH: Final = 2**32 - 1
 MAX_SCALE: Final = 1 << 63
 
 Lengths = npt.NDArray[np.uint32]
+Places = npt.NDArray[np.intp]
 
 
 def arrays_of(fingerprint: Fingerprint) -> FingerprintArrays:
@@ -86,8 +87,8 @@ def tensors_of(arrays: FingerprintArrays) -> tuple[LinesOfTensor, ...]:
         InvalidFingerprint: a reason is unknown, or a tensor without lines has some.
     """
     tensors, name, side, signed = list[LinesOfTensor](), 0, 0, 0
-    shape = arrays.sides.tolist()
-    for number, (names, axes, reason, has_signature, _, *counts) in enumerate(
+    names, shape, signatures = arrays.names, arrays.sides.tolist(), arrays.signatures.tobytes()
+    for number, (own, axes, reason, has_signature, _, *counts) in enumerate(
         arrays.tensors.tolist()
     ):
         if reason >= len(_REASONS):
@@ -96,16 +97,17 @@ def tensors_of(arrays: FingerprintArrays) -> tuple[LinesOfTensor, ...]:
                 f"{reason} is unknown, a newer modelkin may read it, or {AGAIN}",
             )
         of_tensor = tuple(shape[side : side + axes])
+        end = signed + codec.SIGNATURE_BYTES * has_signature
         tensors.append(
             LinesOfTensor(
-                tuple(arrays.names[name : name + names]),
+                tuple(names[name : name + own]),
                 of_tensor,
-                _lines(number, of_tensor, counts),
+                _lines(number, of_tensor, *counts),
                 _REASONS[reason],
-                arrays.signatures[signed].tobytes() if has_signature else None,
+                signatures[signed:end] if has_signature else None,
             )
         )
-        name, side, signed = name + names, side + axes, signed + has_signature
+        name, side, signed = name + own, side + axes, end
     return tuple(tensors)
 
 
@@ -124,26 +126,42 @@ def totals_of(arrays: FingerprintArrays, tensors: tuple[LinesOfTensor, ...]) -> 
     return dict(zip(lengths, arrays.lines.tolist(), strict=True))
 
 
-def lengths_of_keys(arrays: FingerprintArrays, tensors: tuple[LinesOfTensor, ...]) -> Lengths:
+def lengths_of_keys(
+    arrays: FingerprintArrays, tensors: tuple[LinesOfTensor, ...], places: Places
+) -> Lengths:
     """The length of the line of each key, shape ``(n,)``.
+
+    Args:
+        places: :func:`places_of` the arrays.
 
     Raises:
         InvalidFingerprint: one is of the longer side of a tensor whose sides are equal.
     """
-    shorter, longer = _lengths(tensors)[arrays.owners].T
-    wrong = arrays.longer & (shorter == longer)
-    if wrong.any():
-        at = int(wrong.argmax())
+    both = _lengths(tensors)
+    held = np.bincount(places, minlength=both.size)[1::2]
+    if held[both[:, 0] == both[:, 1]].any():
+        at = int((arrays.longer & (both[:, 0] == both[:, 1])[arrays.owners]).argmax())
         refuse(
             f"longer[{at}]",
             f"it is set, and tensor {arrays.owners[at]} has no longer side: {AGAIN}",
         )
-    lengths: Lengths = np.where(arrays.longer, longer, shorter)
+    lengths: Lengths = both.ravel()[places]
     return lengths
 
 
-def check(fingerprint: Fingerprint) -> None:
+def places_of(arrays: FingerprintArrays) -> Places:
+    """The place of each key among the sides of all tensors, the shorter of each before the longer.
+
+    Shape ``(n,)``.
+    """
+    return 2 * arrays.owners.astype(np.intp) + arrays.longer
+
+
+def check(fingerprint: Fingerprint, places: Places | None = None) -> None:
     """Refuse what a fingerprint cannot be.
+
+    Args:
+        places: :func:`places_of` its arrays, if it was made from some.
 
     Raises:
         InvalidFingerprint: names field, value and what to do.
@@ -152,12 +170,17 @@ def check(fingerprint: Fingerprint) -> None:
     if not 1 <= scale <= MAX_SCALE or scale & (scale - 1):
         refuse("scale", f"it must be a power of two up to 2^63, not {quote(scale)}: {AGAIN}")
     lengths = _lengths(fingerprint.tensors)
-    _check_tensors(fingerprint.tensors, lengths)
+    check_tensors(fingerprint.tensors, lengths.tolist())
     counts = _counts(fingerprint.tensors, lengths)
     _check_totals(fingerprint.lines, lengths, counts)
-    _check_order(fingerprint)
+    ties = _check_order(fingerprint)
     _check_number(fingerprint)
-    _check_lines(fingerprint, lengths, counts)
+    if places is None:
+        places = _places(fingerprint, lengths)
+    held = np.bincount(places, minlength=counts.size)
+    _check_lines(fingerprint, lengths, counts, held)
+    distinct = held - np.bincount(places[ties + 1], minlength=counts.size)
+    _check_samples(fingerprint, lengths, distinct)
 
 
 @lru_cache(maxsize=4096)  # a checkpoint has few shapes, and each is asked for in several checks
@@ -174,16 +197,18 @@ def _lengths(tensors: tuple[LinesOfTensor, ...]) -> Lengths:
     return np.array(found, np.uint32).reshape(-1, 2)
 
 
-def _lines(number: int, shape: tuple[int, ...], counts: list[int]) -> Mapping[int, int]:
+def _lines(number: int, shape: tuple[int, ...], few: int, many: int) -> Mapping[int, int]:
     """The lines of a tensor by length, as many as its shorter and its longer side."""
     shorter, longer = _lengths_of(shape)
-    if (not shorter and any(counts)) or (shorter == longer and counts[1]):
+    if (not shorter and (few or many)) or (shorter == longer and many):
         refuse(
             f"tensors[{number}].lines",
             f"a tensor of shape {quote(list(shape))} has no lines of that length: {AGAIN}",
         )
-    pairs = zip((shorter, longer), counts, strict=True)
-    return {length: count for length, count in pairs if count}
+    lines = {shorter: few} if few else {}
+    if many:
+        lines[longer] = many
+    return lines
 
 
 def _counts(tensors: tuple[LinesOfTensor, ...], lengths: Lengths) -> npt.NDArray[np.uint64]:
@@ -196,76 +221,6 @@ def _counts(tensors: tuple[LinesOfTensor, ...], lengths: Lengths) -> npt.NDArray
         if shorter != longer:
             counts[number, 1] = tensor.lines.get(longer, 0)
     return counts
-
-
-def _check_tensors(tensors: tuple[LinesOfTensor, ...], lengths: Lengths) -> None:
-    known, parameters = set[str](), 0
-    for number, (tensor, both) in enumerate(zip(tensors, lengths.tolist(), strict=True)):
-        where = f"tensors[{number}]"
-        if not tensor.names:
-            refuse(f"{where}.names", "a tensor has one name or more: give it one")
-        for name in tensor.names:
-            _check_name(where, name)
-            if name in known:
-                refuse(f"{where}.names", f"{quote(name)} is there twice: name each tensor once")
-            known.add(name)
-        _check_shape(where, tensor.shape)
-        parameters += tensor.size
-        _check_tensor(where, tensor, *both)
-    if parameters > MAX_PARAMETERS:
-        refuse("tensors", f"they have {quote(parameters)} parameters, more than 2^63 - 1: {AGAIN}")
-
-
-def _check_name(where: str, name: str) -> None:
-    if not 1 <= len(name) <= codec.MAX_NAME:
-        refuse(
-            f"{where}.names",
-            f"{quote(name)} has {len(name):,} characters, 1 to {codec.MAX_NAME} are allowed: give "
-            f"the tensor a shorter name",
-        )
-    if has_control_character(name):
-        refuse(
-            f"{where}.names", f"{quote(name)} has a control character: give the tensor another name"
-        )
-    if not name.isascii() and any(0xD800 <= ord(each) < 0xE000 for each in name):
-        refuse(f"{where}.names", f"{quote(name)} is no text: give the tensor another name")
-
-
-def _check_shape(where: str, shape: tuple[int, ...]) -> None:
-    if len(shape) > codec.MAX_AXES:
-        refuse(
-            f"{where}.shape",
-            f"{quote(list(shape))} has {len(shape)} axes, at most {codec.MAX_AXES} are allowed: "
-            f"store the tensor with fewer",
-        )
-    if not all(0 <= side <= MAX_PARAMETERS for side in shape):
-        refuse(f"{where}.shape", f"{quote(list(shape))} has a side beyond 2^63 - 1: {AGAIN}")
-
-
-def _check_tensor(where: str, tensor: LinesOfTensor, shorter: int, longer: int) -> None:
-    if bool(tensor.lines) == (tensor.reason is not None):
-        refuse(f"{where}.reason", f"a tensor has either lines or a reason why not: {AGAIN}")
-    if (tensor.reason is NotComparable.SHORT) != (shorter == 0):
-        reason = None if tensor.reason is None else tensor.reason.value
-        refuse(
-            f"{where}.reason",
-            f"{reason!r} does not fit a tensor of shape {quote(list(tensor.shape))}: {AGAIN}",
-        )
-    for length, count in tensor.lines.items():
-        most = tensor.size // max(1, length) * (1 + (shorter == longer))
-        if length not in (shorter, longer) or not 1 <= count <= most:
-            refuse(
-                f"{where}.lines",
-                f"a tensor of shape {quote(list(tensor.shape))} has no {quote(count)} lines of "
-                f"length {quote(length)}: {AGAIN}",
-            )
-    if tensor.signature is not None and (
-        len(tensor.signature) != codec.SIGNATURE_BYTES or not tensor.lines
-    ):
-        refuse(
-            f"{where}.signature",
-            f"a tensor has one of {codec.SIGNATURE_BYTES} bytes, and only with lines: {AGAIN}",
-        )
 
 
 def _check_totals(
@@ -297,15 +252,16 @@ def _check_totals(
             )
 
 
-def _check_order(fingerprint: Fingerprint) -> None:
+def _check_order(fingerprint: Fingerprint) -> Places:
+    """Return the keys that the next one equals, by their places among all."""
     keys, owners, lengths = fingerprint.keys, fingerprint.owners, fingerprint.lengths
     if not keys.shape == owners.shape == lengths.shape == (keys.size,):
         refuse("keys", f"keys, owners and lengths must be as many as each other: {AGAIN}")
+    ties = np.flatnonzero(keys[1:] <= keys[:-1])
     if not keys.size:
-        return
-    wrong = keys[1:] < keys[:-1]
-    if wrong.any():
-        at = int(wrong.argmax()) + 1
+        return ties
+    if (wrong := ties[keys[ties + 1] < keys[ties]]).size:
+        at = int(wrong[0]) + 1
         refuse(f"keys[{at}]", f"{keys[at]} is less than the key before it: {AGAIN}")
     at = kept(keys, fingerprint.scale)
     if at < keys.size:
@@ -316,14 +272,14 @@ def _check_order(fingerprint: Fingerprint) -> None:
     if int(owners.max()) >= len(fingerprint.tensors):
         at = int(owners.argmax())
         refuse(f"owners[{at}]", f"{owners[at]} is not below the {len(fingerprint.tensors)} tensors")
-    same = keys[1:] == keys[:-1]
-    wrong = same & ((owners[1:] <= owners[:-1]) | (lengths[1:] != lengths[:-1]))
-    if wrong.any():
-        at = int(wrong.argmax()) + 1
+    differs = (owners[ties + 1] <= owners[ties]) | (lengths[ties + 1] != lengths[ties])
+    if differs.any():
+        at = int(ties[differs][0]) + 1
         refuse(
             f"owners[{at}]",
             f"{owners[at]}: owners of one key ascend, and its lines are of one length: {AGAIN}",
         )
+    return ties
 
 
 def _check_number(fingerprint: Fingerprint) -> None:
@@ -343,11 +299,9 @@ def kept(keys: npt.NDArray[np.uint64], scale: int) -> int:
     return int(np.searchsorted(keys, np.uint64((2**64 - 1) // scale), "right"))
 
 
-def _check_lines(
-    fingerprint: Fingerprint, lengths: Lengths, counts: npt.NDArray[np.uint64]
-) -> None:
-    """A sample has at most the lines of each tensor and length, and at scale 1 all of them."""
-    keys, owners = fingerprint.keys, fingerprint.owners
+def _places(fingerprint: Fingerprint, lengths: Lengths) -> Places:
+    """As :func:`places_of`, of the lengths of lines."""
+    owners = fingerprint.owners
     shorter, longer = lengths[owners].T
     is_longer = fingerprint.lengths != shorter
     wrong = is_longer & (fingerprint.lengths != longer)
@@ -357,10 +311,16 @@ def _check_lines(
             f"lengths[{at}]",
             f"{fingerprint.lengths[at]} is no side of tensor {owners[at]}: {AGAIN}",
         )
-    held = np.bincount(2 * owners.astype(np.int64) + is_longer, minlength=counts.size)
-    whole = fingerprint.scale == 1
+    places: Places = 2 * owners.astype(np.intp) + is_longer
+    return places
+
+
+def _check_lines(
+    fingerprint: Fingerprint, lengths: Lengths, counts: npt.NDArray[np.uint64], held: Places
+) -> None:
+    """A sample has at most the lines of each tensor and length, and at scale 1 all of them."""
     flat = counts.ravel()
-    differs = held != flat if whole else held > flat
+    differs = held != flat if fingerprint.scale == 1 else held > flat
     if differs.any():
         at = int(differs.argmax())
         refuse(
@@ -368,13 +328,16 @@ def _check_lines(
             f"it has {flat[at]} lines of length {lengths.ravel()[at]}, and {held[at]} keys are of "
             f"them: {AGAIN}",
         )
-    first = np.ones(keys.size, np.bool_)
-    first[1:] = keys[1:] != keys[:-1]
-    found = np.unique(fingerprint.lengths[first], return_counts=True)
-    sampled = dict(zip(*(part.tolist() for part in found), strict=True))
+
+
+def _check_samples(fingerprint: Fingerprint, lengths: Lengths, distinct: Places) -> None:
+    """As :func:`_check_lines`, of the distinct keys of the whole checkpoint."""
+    sampled = Counter[int]()
+    for length, count in zip(lengths.ravel().tolist(), distinct.tolist(), strict=True):
+        sampled[length] += count
     for length, total in fingerprint.lines.items():
-        count = sampled.get(length, 0)
-        if count > total or (whole and count < total):
+        count = sampled[length]
+        if count > total or (fingerprint.scale == 1 and count < total):
             refuse(
                 "lines", f"there are {total} of length {length}, and {count} keys of them: {AGAIN}"
             )

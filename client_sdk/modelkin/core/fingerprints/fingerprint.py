@@ -25,6 +25,7 @@ from modelkin.core.fingerprints.arrays import (
     check,
     kept,
     lengths_of_keys,
+    places_of,
     tensors_of,
     totals_of,
 )
@@ -126,9 +127,10 @@ class Fingerprint:
         """
         arrays = codec.decode(data, max_tensors=max_tensors)
         tensors = tensors_of(arrays)
-        lines, lengths = totals_of(arrays, tensors), lengths_of_keys(arrays, tensors)
+        lines, places = totals_of(arrays, tensors), places_of(arrays)
+        lengths = lengths_of_keys(arrays, tensors, places)
         found = cls(arrays.scale, tensors, lines, arrays.keys, arrays.owners, lengths)
-        check(found)
+        check(found, places)
         return found
 
     def save(self, path: str | PathLike[str]) -> None:
