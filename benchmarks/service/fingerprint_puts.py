@@ -1,16 +1,22 @@
 """Measure puts of fingerprints beside puts of signatures, and of supports, which are files.
 
 All three are sent in turns to one service, one at a time and by several clients at once. So what
-the machine does beside falls on each alike, and their ratio is the figure.
+the machine does beside falls on each alike, and their ratio is the figure. In the same rounds, what
+a fingerprint has more of whoever stores it is measured alone: rows of as many bytes, committed by
+SQLite, and the time of the processor that decodes and checks it.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import httpx
 import numpy as np
@@ -18,7 +24,7 @@ import numpy as np
 from benchmarks.harness import Spread
 from benchmarks.report import Findings, Row, Table
 from benchmarks.service.http import service
-from modelkin import Support
+from modelkin import Support, wire
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.wire import FINGERPRINT, SIGNATURE, SUPPORT
 from tests.support.models.made_fingerprints import made_fingerprint
@@ -44,8 +50,8 @@ def run(quick: bool) -> Findings:
     rounds, puts = (QUICK_ROUNDS, QUICK_PUTS) if quick else (ROUNDS, PUTS)
     bodies = {kind: [make(seed) for seed in range(puts)] for kind, make in _KINDS.items()}
     names = (f"m{number}" for number in count())
-    seconds: dict[tuple[str, int], list[float]] = {}
-    with service("--embedded-worker=off") as (http, _):
+    seconds: Seconds = {}
+    with service("--embedded-worker=off") as (http, _), _rows_alone() as put_alone:
         http.post("/v1/spaces", json={"name": SPACE, "num_parameters": M}).raise_for_status()
         for number in range(-1, rounds):
             for clients in (1, CLIENTS):
@@ -53,8 +59,15 @@ def run(quick: bool) -> Findings:
                     each = _put(http, some, names, clients)
                     if number >= 0:
                         seconds.setdefault((kind, clients), []).append(each)
-    size = len(bodies["fingerprint"][0][2])
-    return _findings(seconds, f"{KEYS_A_TENSOR * TENSORS:,} keys, {size:,} bytes")
+                for kind in _DECODERS:
+                    each = put_alone(bodies[kind], clients)
+                    if number >= 0:
+                        seconds.setdefault((f"{kind} alone", clients), []).append(each)
+            for kind, decode in _DECODERS.items():
+                each = _decoding(bodies[kind], decode)
+                if number >= 0:
+                    seconds.setdefault((f"{kind} decoded", 1), []).append(each)
+    return _findings(seconds, {kind: len(some[0][2]) for kind, some in bodies.items()})
 
 
 def _put(http: httpx.Client, bodies: list[Body], names: Iterator[str], clients: int) -> float:
@@ -69,6 +82,33 @@ def _put(http: httpx.Client, bodies: list[Body], names: Iterator[str], clients: 
     with ThreadPoolExecutor(clients) as pool:
         list(pool.map(put, named))
     return (time.perf_counter() - begin) / len(bodies)
+
+
+@contextmanager
+def _rows_alone() -> Iterator[Callable[[list[Body], int], float]]:
+    """Commit rows of as many bytes by SQLite alone, as many together as there are clients."""
+    with TemporaryDirectory() as folder, closing(sqlite3.connect(Path(folder, "alone.db"))) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, data BLOB)")
+
+        def put(bodies: list[Body], together: int) -> float:
+            data = [(data,) for _, _, data in bodies]
+            begin = time.perf_counter()
+            for at in range(0, len(data), together):
+                with db:
+                    db.executemany("INSERT INTO rows (data) VALUES (?)", data[at : at + together])
+            return (time.perf_counter() - begin) / len(data)
+
+        yield put
+
+
+def _decoding(bodies: list[Body], decode: Callable[[bytes], object]) -> float:
+    """The seconds of the processor to decode and check one."""
+    begin = time.thread_time()
+    for _, _, data in bodies:
+        decode(data)
+    return (time.thread_time() - begin) / len(bodies)
 
 
 def _fingerprint(seed: int) -> Body:
@@ -99,33 +139,52 @@ _KINDS: dict[str, Callable[[int], Body]] = {
 }
 
 
-def _findings(seconds: dict[tuple[str, int], list[float]], what: str) -> Findings:
+_DECODERS: dict[str, Callable[[bytes], object]] = {
+    "signature": wire.decode_signature,
+    "fingerprint": wire.decode_fingerprint,
+}
+
+Seconds = dict[tuple[str, int], list[float]]
+
+
+def _findings(seconds: Seconds, sizes: dict[str, int]) -> Findings:
+    what = f"{KEYS_A_TENSOR * TENSORS:,} keys, {sizes['fingerprint']:,} bytes"
+    beside = f"a signature of {sizes['signature']:,} bytes"
     rows, facts = [], []
     for clients in (1, CLIENTS):
-        ratios = {
-            kind: Spread.of(
-                [
-                    mine / theirs
-                    for mine, theirs in zip(
-                        seconds[kind, clients], seconds["signature", clients], strict=True
-                    )
-                ]
-            )
-            for kind in ("fingerprint", "support")
-        }
-        found = ratios["fingerprint"].median
+        found = _ratio(seconds, "fingerprint", clients)
+        support = _ratio(seconds, "support", clients)
         rows.append(
             Row(
-                f"put of a fingerprint, {what}, {clients} at a time, against a signature",
+                f"put of a fingerprint, {what}, {clients} at a time, against {beside}",
                 f"{found:.2f}×",
-                f"a support, which is a file: {ratios['support'].median:.2f}×",
+                f"a support, which is a file: {support:.2f}×",
                 "",
                 f"≤ {LIMIT}×",
                 found <= LIMIT,
             )
         )
-        for kind in _KINDS:
-            spread = Spread.of([1e3 * each for each in seconds[kind, clients]])
-            shown = f"{spread.median:.2f} ms ({spread.least:.2f} – {spread.most:.2f})"
-            facts.append([f"a {kind}, {clients} at a time", shown])
+        facts += [
+            [f"a {kind}, {clients} at a time", _shown(seconds[kind, clients])] for kind in _KINDS
+        ]
+        facts += [
+            [f"a row of {sizes[kind]:,} bytes, SQLite alone, {clients} a commit", _shown(alone)]
+            for kind in _DECODERS
+            if (alone := seconds[f"{kind} alone", clients])
+        ]
+    facts += [
+        [f"a {kind} decoded and checked, of the processor", _shown(seconds[f"{kind} decoded", 1])]
+        for kind in _DECODERS
+    ]
     return Findings(rows, [Table("Puts", ["", "median (least – most)"], facts)])
+
+
+def _ratio(seconds: Seconds, kind: str, clients: int) -> float:
+    """How much longer a put takes than that of a signature, in the median round."""
+    pairs = zip(seconds[kind, clients], seconds["signature", clients], strict=True)
+    return Spread.of([mine / theirs for mine, theirs in pairs]).median
+
+
+def _shown(seconds: list[float]) -> str:
+    spread = Spread.of([1e3 * each for each in seconds])
+    return f"{spread.median:.2f} ms ({spread.least:.2f} – {spread.most:.2f})"
