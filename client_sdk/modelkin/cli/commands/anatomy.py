@@ -101,7 +101,12 @@ def anatomy(arguments: argparse.Namespace) -> Answer:
         bases = Catalogue.load(arguments.catalogue)
         parents = _candidates(bases, child, models) | parents
         asked = len(bases) + len(models)
-    found = anatomy_of(child, [compare(child, *each) for each in parents.items()], asked=asked)
+    found = anatomy_of(
+        child,
+        [compare(child, *each) for each in parents.items()],
+        asked=asked,
+        of_catalogue=bases is not None and not models,
+    )
     fields = {"file": arguments.file, "models": models, **found.to_json()}
     if bases is not None:
         fields["catalogue"] = {"bases": len(bases), "digest": bases.digest}

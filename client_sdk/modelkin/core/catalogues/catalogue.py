@@ -200,7 +200,8 @@ class Catalogue(Mapping[str, Base]):
             InvalidCatalogue: the fingerprint of a base is damaged.
         """
         found = self.candidates(child)
-        return anatomy_of(child, [compare(child, *each) for each in found.items()], asked=len(self))
+        compared = [compare(child, *each) for each in found.items()]
+        return anatomy_of(child, compared, asked=len(self), of_catalogue=True)
 
     def __getitem__(self, name: str) -> Base:
         return self._bases[self._numbers[name]]

@@ -20,7 +20,7 @@ from modelkin._printing import MAX_ROWS, Printed, Table, excerpt
 from modelkin.core.fingerprints.comparison import ALL_LINES, MODEL_LIMIT, Comparison, compare
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.relations.relation import ORIGIN, Relation
-from modelkin.core.fingerprints.relations.relations import relations
+from modelkin.core.fingerprints.relations.relations import Among, relations
 from modelkin.core.fingerprints.rows import COLUMNS, LeftOut, Row, left_out, rows
 from modelkin.core.fingerprints.sources import (
     WHOLE,
@@ -140,6 +140,7 @@ def anatomy_of(
     *,
     asked: int | None = None,
     preferred: Collection[str] = (),
+    of_catalogue: bool = False,
 ) -> Anatomy:
     """Make an anatomy of what the comparisons with models have found.
 
@@ -149,8 +150,10 @@ def anatomy_of(
         asked: how many models these were chosen among by their keys; by default no others.
         preferred: names of models whose files were read by whoever asks. Where these are no mere
             origin of a few tensors, they stand before models of which others say what they are.
+        of_catalogue: whether they were chosen among the bases of a catalogue.
     """
-    is_chosen, asked = asked is not None, max(len(comparisons), asked or 0)
+    among: Among = "catalogue" if of_catalogue else "given" if asked is None else "stored"
+    asked = max(len(comparisons), asked or 0)
     found = [each for each in comparisons if each.log10_p < MODEL_LIMIT]
     scale = max([checkpoint.scale, *(each.ours.scale for each in comparisons)])
     alone = {each.model: parent_of(checkpoint, each, asked) for each in found}
@@ -181,7 +184,7 @@ def anatomy_of(
     )
     ranked = _nearest_first(found, first)
     parents = tuple(replace(alone[each.model], added=added) for each, added in ranked)
-    said = relations(checkpoint, [each for each, _ in ranked], parents, asked, is_chosen=is_chosen)
+    said = relations(checkpoint, [each for each, _ in ranked], parents, asked, among=among)
     return Anatomy(tensors, parents, scale, said)
 
 

@@ -54,7 +54,10 @@ def test_a_first_upload_is_told_its_base_without_a_service(run_here: Run, here: 
     assert ["org/first", "shares", "weights"] == row.split()[:3]
     assert said.startswith("another layout than org/first's: fused")
     done = run_here("anatomy", "model-2.safetensors", "--catalogue", "bases.mkct")
-    assert done.stdout.endswith("is an ancestor, as far as lines show; absence proves nothing.\n")
+    assert done.stdout.endswith(
+        "\n\nnone of 2 bases of the catalogue is an ancestor, as far as lines show; absence proves "
+        "nothing.\n"
+    )
 
 
 def test_models_are_given_beside_a_catalogue(run_here: Run, here: Path) -> None:

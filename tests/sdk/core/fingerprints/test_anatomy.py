@@ -266,6 +266,13 @@ def test_where_nothing_is_found_the_answer_says_of_how_many_models(base: Tensors
     )
     [relation] = anatomy_of(child, [], asked=0).relations
     assert relation.sentence == "no other model is stored"
+    [relation] = anatomy_of(child, compared, asked=3, of_catalogue=True).relations
+    assert relation.sentence == (
+        "none of 3 bases of the catalogue is an ancestor, as far as lines show; absence proves "
+        "nothing"
+    )
+    [relation] = anatomy_of(child, [], asked=0, of_catalogue=True).relations
+    assert relation.sentence == "the catalogue has no base"
 
 
 def test_the_false_models_expected_are_of_all_that_were_asked(base: Tensors) -> None:

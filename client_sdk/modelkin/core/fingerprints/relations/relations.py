@@ -6,10 +6,10 @@ sentence compares the checkpoint with a model, and says nothing where the lines 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Final
+from typing import Final, Literal
 
 from modelkin.core.fingerprints.comparison import Comparison
 from modelkin.core.fingerprints.fingerprint import Fingerprint
@@ -29,11 +29,17 @@ from modelkin.core.fingerprints.relations.wording import (
 )
 from modelkin.core.fingerprints.sources import WHOLE, Parent
 
-__all__ = ["relation_by_figures", "relations"]
+__all__ = ["Among", "relation_by_figures", "relations"]
+
+Among = Literal["given", "stored", "catalogue"]
+"""The models that were asked: those that somebody gave, all that are stored, or a catalogue's."""
 
 _NOTHING: Final = "is an ancestor, as far as lines show; absence proves nothing"
-_NO_MODELS: Final = "no model was given"
-_NONE_STORED: Final = "no other model is stored"
+_EMPTY: Final[Mapping[Among, str]] = {
+    "given": "no model was given",
+    "stored": "no other model is stored",
+    "catalogue": "the catalogue has no base",
+}
 _NO_LINES: Final = "it has no lines to compare: its matrices are short, tables, or of few values"
 _FEW: Final = 0.125
 """The share of a checkpoint's tensors up to which those that are found are named, and no more is
@@ -50,7 +56,7 @@ def relations(
     parents: Sequence[Parent],
     models: int,
     *,
-    is_chosen: bool = False,
+    among: Among = "given",
 ) -> tuple[Relation, ...]:
     """Say what a checkpoint is to its parents.
 
@@ -59,13 +65,13 @@ def relations(
         comparisons: of it and each of them.
         parents: in the order in which they are named, that of ``comparisons``.
         models: how many were asked.
-        is_chosen: whether the parents were found among them by their keys, as a service and a
-            catalogue do, and nobody gave them.
+        among: what was asked: models that somebody gave, or all that are stored or that a
+            catalogue has, among which the parents were found by their keys.
     """
     if not checkpoint.lines:
         return (Relation("none", (), _NO_LINES),)
     if not parents:
-        return (Relation("none", (), _nothing(models, is_chosen)),)
+        return (Relation("none", (), _nothing(models, among)),)
     sources = sources_of(comparisons)
     is_whole = any(parents[at].verdict in WHOLE for at in sources)
     if len(sources) > 1 and is_whole:
@@ -81,11 +87,15 @@ def relations(
     return (*found, *_beside(others))
 
 
-def _nothing(models: int, is_chosen: bool) -> str:
+def _nothing(models: int, among: Among) -> str:
     if not models:
-        return _NONE_STORED if is_chosen else _NO_MODELS
-    given = f"none of {counted(models, 'model')}" if is_chosen else "no model given"
-    return f"{given} {_NOTHING}"
+        return _EMPTY[among]
+    asked = {
+        "given": "no model given",
+        "stored": f"none of {counted(models, 'model')}",
+        "catalogue": f"none of {counted(models, 'base')} of the catalogue",
+    }
+    return f"{asked[among]} {_NOTHING}"
 
 
 def _average_of(
