@@ -10,6 +10,7 @@ from app.kinship.lineage import LineageService
 from app.kinship.lines.service import FingerprintLineageService
 from app.kinship.reports.badges import BadgeService
 from app.kinship.reports.collecting import EvidenceCollector
+from app.kinship.reports.judging import BaseJudge
 from app.kinship.reports.merges import MergeReader
 from app.kinship.reports.policies import ReportPolicies
 from app.kinship.reports.service import ReportService
@@ -22,9 +23,8 @@ def add_reports(services: Container) -> None:
     """Make the services of reports of those that they need."""
     database, fingerprints = services[Database], services[FingerprintService]
     merges = MergeReader(database, fingerprints)
-    collector = EvidenceCollector(
-        database, merges, services[FingerprintLineageService], services[LineageService]
-    )
+    judge = BaseJudge(database, services[FingerprintLineageService], services[LineageService])
+    collector = EvidenceCollector(database, merges, judge)
     service = services.add(
         ReportService(database, services[JobService], collector, services[Outbox])
     )

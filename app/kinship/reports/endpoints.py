@@ -14,7 +14,14 @@ from app.infra.errors import (
     RateLimited,
     ReportNotFound,
 )
-from app.infra.http.answers import Answer, AnswerMemory, PageLimit, binary_answer, page_answer
+from app.infra.http.answers import (
+    Answer,
+    AnswerMemory,
+    PageLimit,
+    binary_answer,
+    page_answer,
+    streamed_answer,
+)
 from app.infra.http.dependencies import Cursor
 from app.infra.http.middleware.security_headers import POLICY, page_policy
 from app.infra.http.requests.json_bodies import JsonBody
@@ -28,7 +35,8 @@ from app.jobs.schemas import JobOut
 from app.kinship.reports.badges import BadgeService
 from app.kinship.reports.policies import ReportPolicies
 from app.kinship.reports.records import ReportRecord
-from app.kinship.reports.renderings.page import STYLE_SOURCE, page
+from app.kinship.reports.renderings.kept import beginning, rows_in
+from app.kinship.reports.renderings.page import MAX_SHOWN, STYLE_SOURCE, page
 from app.kinship.reports.renderings.spreadsheet import spreadsheet
 from app.kinship.reports.schemas import (
     ReportIn,
@@ -38,7 +46,7 @@ from app.kinship.reports.schemas import (
     ReportPolicyIn,
     ReportPolicyOut,
 )
-from app.kinship.reports.service import ReportService, read_report
+from app.kinship.reports.service import ReportService
 from app.models.catalog.dependencies import ModelName
 from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext, WritingContext
 from app.tenancy.idempotency.dependencies import Once
@@ -73,8 +81,12 @@ _NO_LIBRARY: Final = (
     "this report has no CycloneDX document, since the service that made it lacks the library: "
     "pip install '.[cyclonedx]' where jobs run, and make another report"
 )
+_PIECES_BYTES: Final = 8 << 20
+"""Memory of an answer that is made piece by piece, beside that of what is kept of the report."""
+_PAGE_BYTES: Final = 32 << 20
+"""Memory of a page, whose tables show few rows; and of a short report less."""
 _READ_AND_WRITTEN: Final = 8
-"""Memory of a report as values and as another form, beside that of its JSON."""
+"""Memory of a report as values and as a page, beside that of its JSON."""
 
 ReportId = Annotated[str, Path(description="the id of the report, or `latest`", max_length=100)]
 
@@ -157,20 +169,24 @@ def show(
     form = choose(accept, FORMS)
     with context.reading() as session:
         found = service.get(session, context.tenant, report)
+        packed = service.packed_bytes(session, found)
         session.release()  # nothing is held while it waits for memory
-        if form == CYCLONEDX:
-            memory.take(2 * found.bill_bytes)
-            body = service.bill(session, found)
-            if body is None:
-                raise NotAcceptable(_NO_LIBRARY)
-        else:
-            memory.take((1 if form == JSON else _READ_AND_WRITTEN) * found.content_bytes)
-            body = service.content(session, found)
+        memory.take(packed + min(_READ_AND_WRITTEN * found.content_bytes, _needed(form)))
+        read = service.bill if form == CYCLONEDX else service.content
+        kept = read(session, found)
+    if kept is None:
+        raise NotAcceptable(_NO_LIBRARY)
+    headers = _headers(found, form)
     if form == HTML:
-        body = page(read_report(body))
-    elif form == CSV:
-        body = spreadsheet(read_report(body))
-    return binary_answer(body, _TYPES[form], _headers(found, form))
+        return binary_answer(page(*beginning(kept.lines(), MAX_SHOWN)), _TYPES[form], headers)
+    if form == CSV:
+        return streamed_answer(spreadsheet(rows_in(kept.lines())), _TYPES[form], headers)
+    sized = {**headers, "Content-Length": str(kept.size)}
+    return streamed_answer(kept.pieces(), _TYPES[form], sized)
+
+
+def _needed(form: str) -> int:
+    return _PAGE_BYTES if form == HTML else _PIECES_BYTES
 
 
 def _headers(report: ReportRecord, form: str) -> dict[str, str]:

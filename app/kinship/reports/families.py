@@ -6,9 +6,10 @@ no bases: fine-tunes of one base have lines in common through it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from app.kinship.reports.evidence import Evidence, KnownModel, Likeness
+from app.kinship.reports.known import KnownModel, Likeness
+from app.kinship.reports.likenesses import Likenesses
 from modelkin.core.fingerprints.relations.edges import edge_reason
 from modelkin.core.fingerprints.sources import WHOLE
 
@@ -30,22 +31,19 @@ class Families:
     """The bases of models, declared and found.
 
     Args:
-        evidence: what is known of the models.
+        models: what is known of each, by name.
+        likenesses: what they are to each other.
     """
 
-    def __init__(self, evidence: Evidence) -> None:
-        self._models = evidence.models
-        self._likenesses = evidence.likenesses
-        self._kin = {
-            name: {each.other: each for each in found}
-            for name, found in evidence.likenesses.items()
-        }
+    def __init__(self, models: Mapping[str, KnownModel], likenesses: Likenesses) -> None:
+        self._models = models
+        self._likenesses = likenesses
         self._undeclared: dict[str, Likeness | None] = {}
 
     def confirmed(self, model: KnownModel) -> Iterator[Likeness]:
         """The declared bases whose lines the model has."""
-        kin = self._kin.get(model.name, {})
-        yield from (kin[base] for base in model.declared if base in kin)
+        found = (self._likenesses.between(model.name, base) for base in model.declared)
+        yield from (each for each in found if each is not None)
 
     def undeclared(self, model: KnownModel) -> Likeness | None:
         """The base with the greatest share that the model does not name; None without one.
@@ -63,12 +61,9 @@ class Families:
 
     def _found(self, model: KnownModel) -> Likeness | None:
         explained = {each.other for each in self.confirmed(model)}
-        found = [
-            each
-            for each in self._likenesses.get(model.name, ())
-            if self._is_base(model, each) and not self._is_explained(each, explained)
-        ]
-        return min(found, key=self._order, default=None)
+        found = [each for each in self._likenesses.of(model.name) if self._is_base(model, each)]
+        found.sort(key=self._order)
+        return next((each for each in found if not self._is_explained(each, explained)), None)
 
     def _is_base(self, model: KnownModel, like: Likeness) -> bool:
         """Whether lines alone make the other model a base of one that does not name it."""
@@ -89,8 +84,8 @@ class Families:
 
     def _is_explained(self, like: Likeness, bases: set[str]) -> bool:
         """Whether the two have their lines in common through one of the bases."""
-        others = self._kin.get(like.other, {})
-        return any(base in others or like.other in self._kin.get(base, {}) for base in bases)
+        has = self._likenesses.has
+        return any(has(like.other, base) or has(base, like.other) for base in bases)
 
     def _order(self, like: Likeness) -> tuple[float, tuple[float, str]]:
         return -like.share, age_of(self._models[like.other])

@@ -8,12 +8,15 @@ from typing import Final, TypeAlias
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Database
 from app.jobs.service import Progress
-from app.kinship.reports.evidence import Likeness
+from app.kinship.reports.likenesses import Likenesses
 from app.kinship.reports.repositories.evidence import MeasuredModel
 from modelkin.core.fingerprints.merges import merge_of
 from modelkin.types.reports import TakenApart
 
-__all__ = ["MergeReader"]
+__all__ = ["MERGED", "MergeReader"]
+
+MERGED: Final = frozenset({"average", "assembled"})
+"""Relations to several models."""
 
 Shares: TypeAlias = tuple[float | None, ...]
 
@@ -39,7 +42,7 @@ class MergeReader:
         self,
         models: Sequence[MeasuredModel],
         ids: Mapping[str, int],
-        likenesses: Mapping[str, Sequence[Likeness]],
+        likenesses: Likenesses,
         progress: Progress,
     ) -> list[TakenApart]:
         """What is merged of the models, taken apart.
@@ -53,14 +56,14 @@ class MergeReader:
             (model, relation)
             for model in models
             for relation in model.relations
-            if relation["relation"] in {"average", "assembled"}
+            if relation["relation"] in MERGED
         ]
         for done, (model, relation) in enumerate(merged):
             progress(done, len(merged), "taking merges apart")
             parts: tuple[str, ...] = tuple(relation["models"])
             shares: Shares = (None,) * len(parts)
             if relation["relation"] == "assembled":
-                shares = _shares_of_lines(likenesses.get(model.name, ()), parts)
+                shares = _shares_of_lines(likenesses, model.name, parts)
             elif done < _MOST:
                 shares = self._weights(model, ids, parts) or shares
             found.append(
@@ -89,6 +92,6 @@ class MergeReader:
         return None if merge is None else (merge.share, 1 - merge.share)
 
 
-def _shares_of_lines(likenesses: Sequence[Likeness], parts: Sequence[str]) -> Shares:
-    shares = {each.other: each.share for each in likenesses}
-    return tuple(shares.get(part) for part in parts)
+def _shares_of_lines(likenesses: Likenesses, model: str, parts: Sequence[str]) -> Shares:
+    found = (likenesses.between(model, part) for part in parts)
+    return tuple(None if each is None else each.share for each in found)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
-
-from pydantic import TypeAdapter
-from pydantic_core import to_json
 
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.errors import ReportNotFound
@@ -16,9 +13,10 @@ from app.jobs.service import CommitHook, JobService, Progress
 from app.kinship.reports.collecting import EvidenceCollector
 from app.kinship.reports.composing import compose
 from app.kinship.reports.events import report_ready
-from app.kinship.reports.evidence import Period
-from app.kinship.reports.records import MadeBy, ReportRecord
+from app.kinship.reports.known import Period
+from app.kinship.reports.records import Document, MadeBy, ReportRecord
 from app.kinship.reports.renderings.bill_of_materials import bill_of_materials
+from app.kinship.reports.renderings.kept import json_pieces
 from app.kinship.reports.repositories import policies, reports
 from app.tenancy.auth.records import Tenant
 from app.webhooks.outbox import Outbox
@@ -26,7 +24,7 @@ from modelkin.errors import InvalidParameter, MissingExtra
 from modelkin.types.paging import Page
 from modelkin.types.reports import Report
 
-__all__ = ["DEFAULT_KEPT", "JOB_KIND", "LATEST", "ReportService", "Since", "read_report"]
+__all__ = ["DEFAULT_KEPT", "JOB_KIND", "LATEST", "ReportService", "Since"]
 
 JOB_KIND: Final = "report"
 """The kind of the jobs that make reports."""
@@ -37,8 +35,6 @@ DEFAULT_KEPT: Final = 100
 
 Since: TypeAlias = datetime | Literal["last"] | None
 """The begin of a report's time: a moment, the last report, or None for all models."""
-
-_FORM: Final = TypeAdapter(Report)
 
 
 class ReportService:
@@ -103,11 +99,15 @@ class ReportService:
             raise ReportNotFound("no report was made yet: request one with POST /v1/reports")
         return found
 
-    def content(self, session: Reader, report: ReportRecord) -> bytes:
+    def packed_bytes(self, session: Reader, report: ReportRecord) -> int:
+        """The bytes that the longest form of a report takes as it is kept."""
+        return reports.packed_bytes(session, report)
+
+    def content(self, session: Reader, report: ReportRecord) -> Document:
         """The JSON of a report; :class:`ReportNotFound` if it was deleted meanwhile."""
         return reports.content(session, report)
 
-    def bill(self, session: Reader, report: ReportRecord) -> bytes | None:
+    def bill(self, session: Reader, report: ReportRecord) -> Document | None:
         """The bill of materials of a report; None where its library was not installed."""
         return reports.bill(session, report)
 
@@ -123,7 +123,7 @@ class ReportService:
         evidence = self._collector.collect(tenant, Period(since, self._now()), progress)
         progress(0, 0, "writing")
         report = compose(job.id, evidence)
-        content, bill = to_json(report), _bill(report)
+        content, bill = Document.of(json_pieces(report)), _bill(report, progress)
         record = ReportRecord(
             id=report.id,
             tenant_id=tenant.id,
@@ -131,8 +131,8 @@ class ReportService:
             until=report.until,
             size=report.size,
             made_by=made_by,
-            content_bytes=len(content),
-            bill_bytes=len(bill),
+            content_bytes=content.size,
+            bill_bytes=0 if bill is None else bill.size,
         )
 
         def finish(session: Writer) -> Mapping[str, Any]:
@@ -160,13 +160,16 @@ class ReportService:
         return None if last is None else last.until
 
 
-def read_report(content: bytes) -> Report:
-    """The report of its stored JSON."""
-    return _FORM.validate_json(content)
-
-
-def _bill(report: Report) -> bytes:
+def _bill(report: Report, progress: Progress) -> Document | None:
+    """The bill of materials, which takes longest; None where its library is not installed."""
     try:
-        return bill_of_materials(report)
+        pieces = bill_of_materials(report)
     except MissingExtra:
-        return b""
+        return None
+
+    def told() -> Iterator[bytes]:
+        for piece in pieces:
+            progress(0, 0, "writing the bill of materials")
+            yield piece
+
+    return Document.of(told())

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from app.kinship.reports.evidence import Evidence, KnownModel, Likeness
+from app.kinship.reports.evidence import Evidence
 from app.kinship.reports.families import Families, age_of, is_older
+from app.kinship.reports.known import KnownModel, Likeness
 from modelkin.types.reports import (
     CopyGroup,
     DeclaredLicense,
@@ -40,7 +41,7 @@ def reported_models(evidence: Evidence) -> Iterator[ReportedModel]:
     """The models that the report is about, by name."""
     for model in _reported(evidence):
         likenesses = sorted(
-            evidence.likenesses.get(model.name, ()), key=lambda each: (-each.share, each.other)
+            evidence.likenesses.of(model.name), key=lambda each: (-each.share, each.other)
         )
         yield ReportedModel(
             model=model.name,
@@ -76,8 +77,9 @@ def _measured(
         )
 
 
-def undeclared_bases(evidence: Evidence, families: Families) -> Iterator[UndeclaredBase]:
+def undeclared_bases(evidence: Evidence) -> Iterator[UndeclaredBase]:
     """The bases that were found and not declared: by lines, else in spaces; large shares first."""
+    families, said = evidence.families, evidence.sentences
     found = {model.name: families.undeclared(model) for model in _reported(evidence)}
     rows = [
         UndeclaredBase(
@@ -86,7 +88,7 @@ def undeclared_bases(evidence: Evidence, families: Families) -> Iterator[Undecla
             share=each.share,
             log10_p=each.log10_p,
             is_older=is_older(evidence.models[each.other], evidence.models[name]),
-            sentence=each.sentence or f"shares weights with {each.other}",
+            sentence=said.get((name, each.other), f"shares weights with {each.other}"),
         )
         for name, each in found.items()
         if each is not None
@@ -104,12 +106,10 @@ def copies(evidence: Evidence) -> Iterator[CopyGroup]:
         if model.weights is not None:
             groups.join(exact.setdefault(model.weights, model.name), model.name)
     shares: dict[str, float] = {}
-    for likenesses in evidence.likenesses.values():
-        for each in likenesses:
-            if each.verdict == "copy" and each.other in evidence.models:
-                groups.join(each.model, each.other)
-                for name in (each.model, each.other):
-                    shares[name] = min(each.share, shares.get(name, 1.0))
+    for each in evidence.likenesses.copies():
+        groups.join(each.model, each.other)
+        for name in (each.model, each.other):
+            shares[name] = min(each.share, shares.get(name, 1.0))
     found = [_group(evidence, names, shares) for names in groups.of_several()]
     told = (each for each in found if any(evidence.models[m].is_reported for m in each.models))
     yield from sorted(told, key=lambda each: (-len(each.models), each.models))
@@ -127,15 +127,15 @@ def _group(evidence: Evidence, names: Iterable[str], shares: dict[str, float]) -
     )
 
 
-def license_findings(evidence: Evidence, families: Families) -> Iterator[LicenseFinding]:
+def license_findings(evidence: Evidence) -> Iterator[LicenseFinding]:
     """The declared licences of models that are not those of their bases; large shares first."""
-    found = _license_findings(evidence, families)
+    found = _license_findings(evidence)
     yield from sorted(found, key=lambda each: (-each.share, each.model, each.base))
 
 
-def _license_findings(evidence: Evidence, families: Families) -> Iterator[LicenseFinding]:
+def _license_findings(evidence: Evidence) -> Iterator[LicenseFinding]:
     for model in _reported(evidence):
-        for like in families.bases(model):
+        for like in evidence.families.bases(model):
             base = evidence.models.get(like.other)
             if base is None or not base.license or _same(base.license, model.license):
                 continue
@@ -157,9 +157,7 @@ def declared_licenses(evidence: Evidence) -> Iterator[DeclaredLicense]:
         yield DeclaredLicense(license=name, models=models)
 
 
-def savings(
-    evidence: Evidence, families: Families, groups: Sequence[CopyGroup]
-) -> Iterator[Saving]:
+def savings(evidence: Evidence, groups: Sequence[CopyGroup]) -> Iterator[Saving]:
     """What storing models as differences to others would save, the greatest first.
 
     Args:
@@ -170,7 +168,7 @@ def savings(
     exact = {name for each in groups if each.is_exact for name in each.models}
     found = []
     for model in sorted(_reported(evidence), key=age_of):
-        base, share = _stored_beside(model, firsts, families)
+        base, share = _stored_beside(model, firsts, evidence.families)
         if base is None or model.name in whole or not model.file_bytes:
             continue
         whole.add(base)

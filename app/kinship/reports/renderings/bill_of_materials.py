@@ -6,9 +6,11 @@ nothing says what came first. The library knows no model cards, so figures stand
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from modelkin._terminal_text import one_line
@@ -19,67 +21,88 @@ from modelkin.types.reports import Report, ReportedModel
 
 if TYPE_CHECKING:
     from cyclonedx.model import ExternalReference, HashType, Property
+    from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component
-    from cyclonedx.model.dependency import Dependency
     from cyclonedx.model.license import License
 
-__all__ = ["MAX_COMPONENTS", "bill_of_materials"]
+__all__ = ["bill_of_materials"]
 
-MAX_COMPONENTS: Final = 2_000
-"""Models of a document: the library takes 2.5 ms and 60 kB for each of so many, and looks through
-all of them for each."""
+_HUB: Final = "hub"
+"""What names the hub within the document."""
+_AT_ONCE: Final = 50
+"""Models of one document of the library, which looks through all of them for each: each of 2,000
+takes twice as long."""
 
 
-def bill_of_materials(report: Report, most: int = MAX_COMPONENTS) -> bytes:
-    """The document of a report: CycloneDX 1.6 as JSON, in UTF-8.
-
-    Args:
-        most: the most models that it holds; it says how many are left out.
+def bill_of_materials(report: Report) -> Iterator[bytes]:
+    """The document of a report, piece by piece: CycloneDX 1.6 as JSON, in UTF-8.
 
     Raises:
         MissingExtra: the library is not installed.
     """
     try:
-        from cyclonedx.model.bom import Bom, BomMetaData
-        from cyclonedx.model.component import Component, ComponentType
-        from cyclonedx.model.tool import ToolRepository
-        from cyclonedx.output.json import JsonV1Dot6
+        import cyclonedx  # noqa: F401 - asked for before the first piece
     except ImportError as error:
         raise MissingExtra("cyclonedx-python-lib", "cyclonedx", of=".") from error
+    return _pieces(report)
+
+
+def _pieces(report: Report) -> Iterator[bytes]:
+    """The parts of documents of a few models each, put together."""
+    from cyclonedx.model.bom import Bom
+
+    origins, left, refs = _Origins(report), iter(report.models), list[str]()
+    yield _text(_head(report)).removesuffix("}").encode() + b',\n"components":['
+    while some := [_component(each, origins) for each in islice(left, _AT_ONCE)]:
+        parts = _written(Bom(components=some))["components"]
+        yield (",\n" if refs else "\n").encode() + ",\n".join(map(_text, parts)).encode()
+        refs += [each["bom-ref"] for each in parts]
+    yield b'\n],\n"dependencies":[\n'
+    alone: list[dict[str, Any]] = [{"ref": each} for each in refs]
+    yield ",\n".join(map(_text, [{"ref": _HUB, "dependsOn": sorted(refs)}, *alone])).encode()
+    yield b"\n]}\n"
+
+
+def _head(report: Report) -> dict[str, Any]:
+    """What a document says of itself."""
+    from cyclonedx.model.bom import Bom, BomMetaData
+    from cyclonedx.model.component import Component, ComponentType
+    from cyclonedx.model.tool import ToolRepository
+
     tool = Component(name="modelkin", version=report.service, type=ComponentType.APPLICATION)
     subject = Component(
         name=one_line(report.owner),
-        bom_ref="hub",
+        bom_ref=_HUB,
         type=ComponentType.DATA,
         description=report.opening,
     )
-    kept = report.models[:most]
     figures = [(f"finding:{n}", line) for n, line in enumerate(report.headlines, 1)]
-    if len(kept) < len(report.models):
-        figures.append(("models:left_out", str(len(report.models) - len(kept))))
-    origins = _Origins(report)
-    components = [_component(model, origins) for model in kept]
-    bom = Bom(
-        serial_number=UUID(report.id),
-        metadata=BomMetaData(
-            timestamp=report.until,
-            tools=ToolRepository(components=[tool]),
-            component=subject,
-            properties=_properties(figures),
-        ),
-        components=components,
-        dependencies=_dependencies(subject, components),
+    if left := report.size.models - len(report.models):
+        figures.append(("models:left_out", str(left)))
+    head = _written(
+        Bom(
+            serial_number=UUID(report.id),
+            metadata=BomMetaData(
+                timestamp=report.until,
+                tools=ToolRepository(components=[tool]),
+                component=subject,
+                properties=_properties(figures),
+            ),
+        )
     )
-    return JsonV1Dot6(bom).output_as_string(indent=1).encode()
+    return {name: value for name, value in head.items() if name != "dependencies"}
 
 
-def _dependencies(subject: Component, components: Sequence[Component]) -> Iterator[Dependency]:
-    """What the library would register one by one, each time looking through all before."""
-    from cyclonedx.model.dependency import Dependency
+def _written(bom: Bom) -> dict[str, Any]:
+    """A document as the library writes it."""
+    from cyclonedx.output.json import JsonV1Dot6
 
-    alone = [Dependency(each.bom_ref) for each in components]
-    yield Dependency(subject.bom_ref, alone)
-    yield from alone
+    document: dict[str, Any] = json.loads(JsonV1Dot6(bom).output_as_string())
+    return document
+
+
+def _text(part: dict[str, Any]) -> str:
+    return json.dumps(part, ensure_ascii=False, separators=(",", ":"))
 
 
 class _Origins:
@@ -125,7 +148,7 @@ def _component(model: ReportedModel, origins: _Origins) -> Component:
         )
     return Component(
         type=ComponentType.MACHINE_LEARNING_MODEL,
-        bom_ref=f"model:{one_line(model.model)}",
+        bom_ref=f"model:{quote_whole_name(model.model)}",
         group=group or None,
         name=name,
         hashes=_hashes(model.weights),

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import singledispatch
 from typing import Final, TypeAlias
 
+from app.kinship.reports.renderings.kept import ReportRow
 from modelkin._terminal_text import one_line
-from modelkin.types.reports import Report
+from modelkin.types.reports import (
+    ContradictedBase,
+    CopyGroup,
+    LicenseFinding,
+    ReportedModel,
+    Saving,
+    TakenApart,
+    UndeclaredBase,
+)
 
 __all__ = ["COLUMNS", "spreadsheet"]
 
@@ -37,17 +47,26 @@ _FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
 _BYTE_ORDER_MARK: Final = "\ufeff"
 """Without it, spreadsheets take UTF-8 for another encoding."""
 
+_PIECE_CHARACTERS: Final = 1 << 17
+
 Cell: TypeAlias = str | int | float | bool | None
 Row: TypeAlias = dict[str, Cell]
 
 
-def spreadsheet(report: Report) -> bytes:
-    """The table of a report, in UTF-8."""
+def spreadsheet(rows: Iterable[tuple[str, ReportRow]]) -> Iterator[bytes]:
+    """The table of the rows of a report, each with the name of its own, in UTF-8."""
     lines = io.StringIO(newline="")
     writer = csv.DictWriter(lines, COLUMNS, restval="")
+    lines.write(_BYTE_ORDER_MARK)
     writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in _rows(report))
-    return (_BYTE_ORDER_MARK + lines.getvalue()).encode()
+    for _, found in rows:
+        for row in _told(found):
+            writer.writerow({name: _cell(value) for name, value in row.items()})
+        if lines.tell() > _PIECE_CHARACTERS:
+            yield lines.getvalue().encode()
+            lines.seek(0)
+            lines.truncate()
+    yield lines.getvalue().encode()
 
 
 def _cell(value: Cell) -> Cell:
@@ -60,80 +79,96 @@ def _cell(value: Cell) -> Cell:
     return f"'{text}" if value.lstrip().startswith(_FORMULAS) or text.startswith("'") else text
 
 
-def _rows(report: Report) -> Iterator[Row]:
-    yield from _of_bases(report)
-    yield from _of_kin(report)
-    for found in report.license_findings:
+@singledispatch
+def _told(_: object) -> Iterator[Row]:
+    """The rows of the table for one of a report; of how many models have which licence none."""
+    return iter(())
+
+
+@_told.register
+def _of_contradicted(wrong: ContradictedBase) -> Iterator[Row]:
+    yield {
+        "finding": "contradicted_base",
+        "model": wrong.model,
+        "other": wrong.declared_base,
+        "declared": True,
+        "space": wrong.space,
+        "sentence": wrong.summary,
+    }
+
+
+@_told.register
+def _of_undeclared(found: UndeclaredBase) -> Iterator[Row]:
+    yield {
+        "finding": "undeclared_base",
+        "model": found.model,
+        "other": found.base,
+        "declared": False,
+        "space": found.space,
+        "share": found.share,
+        "log10_p": found.log10_p,
+        "similarity": found.similarity,
+        "sentence": found.sentence,
+    }
+
+
+@_told.register
+def _of_copies(group: CopyGroup) -> Iterator[Row]:
+    for copy in group.models[1:]:
         yield {
-            "finding": f"license_{found.kind}",
-            "model": found.model,
-            "other": found.base,
-            "declared": found.is_declared,
-            "share": found.share,
-            "license": found.license,
-            "other_license": found.base_license,
-        }
-    for saving in report.savings:
-        yield {
-            "finding": "saving",
-            "model": saving.model,
-            "other": saving.base,
-            "share": saving.share,
-            "bytes": saving.file_bytes,
-            "saved": saving.saved,
-        }
-    for model in report.models:
-        yield {
-            "finding": "new_model" if model.is_new else "changed_model",
-            "model": model.model,
-            "other": ", ".join(model.declared),
-            "license": model.license,
-            "bytes": model.file_bytes,
-            "stored_at": model.stored_at.isoformat(),
-            "digest": model.digest,
-            "sentence": "; ".join(model.sentences),
+            "finding": "exact_copy" if group.is_exact else "copy",
+            "model": copy,
+            "other": group.models[0],
+            "share": group.share,
         }
 
 
-def _of_bases(report: Report) -> Iterator[Row]:
-    for wrong in report.contradicted:
+@_told.register
+def _of_merge(merge: TakenApart) -> Iterator[Row]:
+    for part, share in zip(merge.parts, merge.shares, strict=True):
         yield {
-            "finding": "contradicted_base",
-            "model": wrong.model,
-            "other": wrong.declared_base,
-            "declared": True,
-            "space": wrong.space,
-            "sentence": wrong.summary,
-        }
-    for found in report.undeclared:
-        yield {
-            "finding": "undeclared_base",
-            "model": found.model,
-            "other": found.base,
-            "declared": False,
-            "space": found.space,
-            "share": found.share,
-            "log10_p": found.log10_p,
-            "similarity": found.similarity,
-            "sentence": found.sentence,
+            "finding": merge.kind,
+            "model": merge.model,
+            "other": part,
+            "share": share,
+            "sentence": merge.sentence,
         }
 
 
-def _of_kin(report: Report) -> Iterator[Row]:
-    for group in report.copies:
-        for copy in group.models[1:]:
-            yield {
-                "finding": "exact_copy" if group.is_exact else "copy",
-                "model": copy,
-                "other": group.models[0],
-                "share": group.share,
-            }
-    for merge in report.merges:
-        for part, share in zip(merge.parts, merge.shares, strict=True):
-            yield {
-                "finding": merge.kind,
-                "model": merge.model,
-                "other": part,
-                "share": share,
-                "sentence": merge.sentence,
-            }
+@_told.register
+def _of_license(found: LicenseFinding) -> Iterator[Row]:
+    yield {
+        "finding": f"license_{found.kind}",
+        "model": found.model,
+        "other": found.base,
+        "declared": found.is_declared,
+        "share": found.share,
+        "license": found.license,
+        "other_license": found.base_license,
+    }
+
+
+@_told.register
+def _of_saving(saving: Saving) -> Iterator[Row]:
+    yield {
+        "finding": "saving",
+        "model": saving.model,
+        "other": saving.base,
+        "share": saving.share,
+        "bytes": saving.file_bytes,
+        "saved": saving.saved,
+    }
+
+
+@_told.register
+def _of_model(model: ReportedModel) -> Iterator[Row]:
+    yield {
+        "finding": "new_model" if model.is_new else "changed_model",
+        "model": model.model,
+        "other": ", ".join(model.declared),
+        "license": model.license,
+        "bytes": model.file_bytes,
+        "stored_at": model.stored_at.isoformat(),
+        "digest": model.digest,
+        "sentence": "; ".join(model.sentences),
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -14,9 +14,10 @@ from app.infra.db.tables.anatomies import AnatomyRow, KinRow
 from app.infra.db.tables.catalog import ModelRow
 from app.infra.db.tables.fingerprints import FingerprintRow
 from app.infra.db.tables.weights import ModelWeightsRow
+from app.kinship.reports.records import Pair
 
 __all__ = [
-    "KinOf",
+    "NEAREST",
     "MeasuredModel",
     "changed_names",
     "count_fingerprints",
@@ -24,13 +25,14 @@ __all__ = [
     "kin_between",
     "kin_of",
     "measured_since",
+    "sentences",
     "weights_of",
 ]
 
 _PER_STATEMENT: Final = 400
 """Ids or names of one statement: below every backend's limit of bound parameters."""
 _ROWS_PER_FETCH: Final = 1_000
-_NEAREST: Final = 25
+NEAREST: Final = 25
 """Kin of one model that are read: those with most of its lines."""
 
 
@@ -61,18 +63,6 @@ class MeasuredModel:
     measured_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class KinOf:
-    """What a model is to another one, by their ids."""
-
-    fingerprint_id: int
-    other_id: int
-    verdict: str
-    sentence: str
-    share: float
-    log10_p: float
-
-
 def count_fingerprints(session: Reader, tenant_id: int) -> int:
     """How many models of a tenant have a fingerprint."""
     query = select(func.count()).select_from(FingerprintRow)
@@ -86,9 +76,11 @@ def measured_since(
     query = _models(tenant_id).where(FingerprintRow.created_at <= until)
     if since is not None:
         query = query.where(or_(FingerprintRow.changed_at > since, AnatomyRow.made_at > since))
-    lazily = query.order_by(FingerprintRow.id).execution_options(yield_per=_ROWS_PER_FETCH)
-    for row in session.execute(lazily):
-        yield _measured(row)
+    query = query.order_by(FingerprintRow.id).limit(_ROWS_PER_FETCH)
+    last = 0
+    while rows := session.execute(query.where(FingerprintRow.id > last)).all():
+        yield from map(_measured, rows)
+        last = rows[-1].id
 
 
 def find_measured(
@@ -97,20 +89,18 @@ def find_measured(
     *,
     ids: Collection[int] = (),
     names: Collection[str] = (),
-) -> list[MeasuredModel]:
+) -> Iterator[MeasuredModel]:
     """The tenant's models of some ids, and of some names."""
-    found = list[MeasuredModel]()
-    for some in _batches(ids):
-        rows = session.execute(_models(tenant_id).where(FingerprintRow.id.in_(some)))
-        found += map(_measured, rows)
-    for named in _batches(names):
-        rows = session.execute(_models(tenant_id).where(FingerprintRow.name.in_(named)))
-        found += map(_measured, rows)
-    return found
+    for column, values in ((FingerprintRow.id, ids), (FingerprintRow.name, names)):
+        for some in _batches(values):
+            rows = session.execute(_models(tenant_id).where(column.in_(some))).all()
+            yield from map(_measured, rows)
 
 
-def kin_of(session: Reader, tenant_id: int, ids: Collection[int]) -> Iterator[KinOf]:
-    """What some models are to others: to those that have most of their lines, and to copies."""
+def kin_of(
+    session: Reader, tenant_id: int, ids: Collection[int]
+) -> Iterator[tuple[list[int], list[Pair]]]:
+    """What some models are to those that have most of their lines, some models at a time."""
     rank = (
         func.row_number()
         .over(partition_by=KinRow.fingerprint_id, order_by=(KinRow.share.desc(), KinRow.other_id))
@@ -118,28 +108,49 @@ def kin_of(session: Reader, tenant_id: int, ids: Collection[int]) -> Iterator[Ki
     )
     for some in _batches(ids):
         ranked = (
-            select(*_KIN, rank)
+            select(*_PAIR, rank)
             .where(KinRow.tenant_id == tenant_id, KinRow.fingerprint_id.in_(some))
             .subquery()
         )
-        columns = [ranked.c[each.key] for each in _KIN]
-        for row in session.execute(select(*columns).where(ranked.c.rank <= _NEAREST)):
-            yield KinOf(*row)
+        columns = [ranked.c[each.key] for each in _PAIR]
+        query = select(*columns).where(ranked.c.rank <= NEAREST)
+        yield some, _pairs(session.execute(query))
 
 
 def kin_between(
-    session: Reader, tenant_id: int, ids: Collection[int], others: Collection[int]
-) -> Iterator[KinOf]:
-    """What some models are to some others."""
-    for some in _batches(ids):
-        for these in _batches(others):
-            query = select(*_KIN).where(
-                KinRow.tenant_id == tenant_id,
-                KinRow.fingerprint_id.in_(some),
-                KinRow.other_id.in_(these),
-            )
-            for row in session.execute(query):
-                yield KinOf(*row)
+    session: Reader, tenant_id: int, models: Mapping[int, Collection[int]]
+) -> Iterator[list[Pair]]:
+    """What models are to others, and some more of the same.
+
+    Args:
+        models: their ids, by the id of the other one.
+    """
+    for others, ids in _together(models):
+        query = select(*_PAIR).where(
+            KinRow.tenant_id == tenant_id,
+            KinRow.fingerprint_id.in_(ids),
+            KinRow.other_id.in_(others),
+        )
+        yield _pairs(session.execute(query))
+
+
+def sentences(
+    session: Reader, tenant_id: int, others: Mapping[int, int]
+) -> Iterator[tuple[int, str]]:
+    """What was seen of models and one other each.
+
+    Args:
+        others: the id of the other one, by that of the model.
+    """
+    for some in _batches(others):
+        query = select(KinRow.fingerprint_id, KinRow.other_id, KinRow.sentence).where(
+            KinRow.tenant_id == tenant_id,
+            KinRow.fingerprint_id.in_(some),
+            KinRow.other_id.in_({others[each] for each in some}),
+        )
+        for model, other, sentence in session.execute(query):
+            if others[model] == other:
+                yield model, sentence
 
 
 def weights_of(session: Reader, tenant_id: int, names: Collection[str]) -> dict[str, str]:
@@ -178,11 +189,14 @@ def changed_names(
     ]
 
 
-_KIN: Final = (
+def _pairs(rows: Iterable[Any]) -> list[Pair]:
+    return [(model, other, verdict, share, chance) for model, other, verdict, share, chance in rows]
+
+
+_PAIR: Final = (
     KinRow.fingerprint_id,
     KinRow.other_id,
     KinRow.verdict,
-    KinRow.sentence,
     KinRow.share,
     KinRow.log10_p,
 )
@@ -221,3 +235,17 @@ def _measured(row: Any) -> MeasuredModel:
 def _batches(values: Iterable[Any]) -> Iterator[list[Any]]:
     ordered = sorted(set(values))
     return (ordered[at : at + _PER_STATEMENT] for at in range(0, len(ordered), _PER_STATEMENT))
+
+
+def _together(models: Mapping[int, Collection[int]]) -> Iterator[tuple[list[int], list[int]]]:
+    """Others and ids of models for one statement each: of many with few models several."""
+    others, ids = list[int](), set[int]()
+    for other in sorted(models):
+        for some in _batches(models[other]):
+            if len(ids) + len(some) > _PER_STATEMENT or len(others) == _PER_STATEMENT:
+                yield others, sorted(ids)
+                others, ids = [], set()
+            others.append(other)
+            ids.update(some)
+    if others:
+        yield others, sorted(ids)

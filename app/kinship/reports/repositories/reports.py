@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Final
 
-import zstandard
-from sqlalchemy import delete, select
+from sqlalchemy import delete, func, select
 
 from app.infra.db.database import Reader, Writer
 from app.infra.db.ids import is_id
 from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.reports import ReportRow
 from app.infra.errors import ReportNotFound
-from app.kinship.reports.records import MadeBy, ReportRecord
+from app.kinship.reports.records import Document, MadeBy, ReportRecord
 from app.tenancy.auth.records import Tenant
 from modelkin.types.paging import Page
 from modelkin.types.reports import ReportSize
@@ -26,15 +24,15 @@ __all__ = [
     "get_report",
     "insert_report",
     "list_reports",
+    "packed_bytes",
     "prune",
 ]
 
-_ZSTD_LEVEL: Final = 6
 
-
-def insert_report(session: Writer, report: ReportRecord, content: bytes, bill: bytes) -> None:
-    """Store a report with its JSON and its bill of materials, which may be empty."""
-    packer = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
+def insert_report(
+    session: Writer, report: ReportRecord, content: Document, bill: Document | None
+) -> None:
+    """Store a report with its JSON and its bill of materials, if it has one."""
     session.add(
         ReportRow(
             id=report.id,
@@ -43,10 +41,10 @@ def insert_report(session: Writer, report: ReportRecord, content: bytes, bill: b
             until=report.until,
             size=asdict(report.size),
             made_by=report.made_by,
-            content=packer.compress(content),
-            content_bytes=len(content),
-            bill=packer.compress(bill) if bill else None,
-            bill_bytes=len(bill),
+            content=content.packed,
+            content_bytes=report.content_bytes,
+            bill=None if bill is None else bill.packed,
+            bill_bytes=report.bill_bytes,
         )
     )
     session.flush()
@@ -85,18 +83,25 @@ def list_reports(
     return page_of((_record(row) for row in rows), more, lambda report: report.id)
 
 
-def content(session: Reader, report: ReportRecord) -> bytes:
+def packed_bytes(session: Reader, report: ReportRecord) -> int:
+    """The bytes that the JSON of a report takes, compressed; or its bill, if that takes more."""
+    lengths = select(func.length(ReportRow.content), func.length(ReportRow.bill))
+    found = session.execute(lengths.where(ReportRow.id == report.id)).first()
+    return 0 if found is None else max(found[0], found[1] or 0)
+
+
+def content(session: Reader, report: ReportRecord) -> Document:
     """The JSON of a report; :class:`ReportNotFound` if it was deleted meanwhile."""
     held = session.scalar(select(ReportRow.content).where(ReportRow.id == report.id))
     if held is None:
         raise ReportNotFound(f"there is no report {report.id!r} any more")
-    return zstandard.ZstdDecompressor().decompress(held)
+    return Document(held, report.content_bytes)
 
 
-def bill(session: Reader, report: ReportRecord) -> bytes | None:
+def bill(session: Reader, report: ReportRecord) -> Document | None:
     """The bill of materials of a report; None where none was made."""
     held = session.scalar(select(ReportRow.bill).where(ReportRow.id == report.id))
-    return None if held is None else zstandard.ZstdDecompressor().decompress(held)
+    return None if held is None else Document(held, report.bill_bytes)
 
 
 def prune(session: Writer, tenant: Tenant, kept: int) -> None:

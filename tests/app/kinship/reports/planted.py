@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from app.kinship.reports.evidence import Evidence, KnownModel, Likeness, Period
+from app.kinship.reports.evidence import Evidence
+from app.kinship.reports.families import Families
+from app.kinship.reports.known import KnownModel, Likeness, Period
+from app.kinship.reports.likenesses import Likenesses
 from modelkin.types.reports import ContradictedBase, TakenApart
 
 BEGIN: Final = datetime(2026, 11, 1, 10, tzinfo=UTC)
@@ -37,10 +40,10 @@ def model(name: str, days: int, **facts: Any) -> KnownModel:
     return KnownModel(name=name, **known | facts)
 
 
-def like(one: str, other: str, verdict: Any, share: float, **more: Any) -> list[Likeness]:
+def like(one: str, other: str, verdict: Any, share: float) -> list[Likeness]:
     """That two models have lines in common, in both directions."""
     return [
-        Likeness(one, other, verdict, share, -2610.0, **more),
+        Likeness(one, other, verdict, share, -2610.0),
         Likeness(other, one, "derived" if verdict == "part" else verdict, share, -2610.0),
     ]
 
@@ -82,22 +85,20 @@ def evidence(**changed: Any) -> Evidence:
     ]
     pairs = [
         *like("org/tuned", "meta/base", "derived", 0.58),
-        *like("org/silent", "meta/base", "derived", 0.93, sentence="shares weights with meta/base"),
+        *like("org/silent", "meta/base", "derived", 0.93),
         *like("org/silent", "org/tuned", "derived", 0.55),
         *like("org/mirror", "meta/base", "copy", 1.0),
         *like("org/blend", "meta/base", "derived", 0.7),
         *like("org/blend", "lab/other", "derived", 0.17),
-        *like(HOSTILE, "meta/base", "derived", 0.4, sentence="shares <i>weights</i>"),
+        *like(HOSTILE, "meta/base", "derived", 0.4),
     ]
-    likenesses: dict[str, list[Likeness]] = {}
-    for each in pairs:
-        likenesses.setdefault(each.model, []).append(each)
     given: dict[str, Any] = {
         "owner": "acme",
         "period": Period(BEGIN, END),
         "fingerprints": 163,
         "models": {each.name: each for each in models},
-        "likenesses": likenesses,
+        "likenesses": pairs,
+        "sentences": {(HOSTILE, "meta/base"): "shares <i>weights</i>"},
         "contradicted": [
             ContradictedBase(
                 model="org/wrong",
@@ -118,4 +119,7 @@ def evidence(**changed: Any) -> Evidence:
             )
         ],
     }
-    return Evidence(**given | changed)
+    given |= changed
+    given["likenesses"] = Likenesses.of_values(given["likenesses"])
+    given["families"] = Families(given["models"], given["likenesses"])
+    return Evidence(**given)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.kinship.reports.composing import compose
-from app.kinship.reports.evidence import KnownModel, Likeness
+from app.kinship.reports.known import KnownModel, Likeness
 from modelkin.core.fingerprints.sources import Verdict
 from modelkin.types.reports import Report
 from tests.app.kinship.reports.planted import (
@@ -29,10 +29,7 @@ def report() -> Report:
 
 def report_of(models: list[KnownModel], kin: list[Likeness], **changed: Any) -> Report:
     """The report of some models and of what they are to each other."""
-    likenesses: dict[str, list[Likeness]] = {}
-    for each in kin:
-        likenesses.setdefault(each.model, []).append(each)
-    given = {"models": {each.name: each for each in models}, "likenesses": likenesses}
+    given = {"models": {each.name: each for each in models}, "likenesses": kin}
     return compose(REPORT_ID, evidence(**{"contradicted": [], "merges": [], **given, **changed}))
 
 
@@ -159,7 +156,7 @@ def test_a_table_has_an_end_and_the_figures_count_all() -> None:
     models = {f"org/{n}": model(f"org/{n}", 1) for n in range(30)}
     report = compose(REPORT_ID, evidence(models=models, likenesses={}), most=20)
     assert (20, 30) == (len(report.models), report.size.models)
-    assert report.notes[-1].startswith("A table holds 20 rows at most")
+    assert report.notes[-1].startswith("The table of models holds 20 of 30 rows")
 
 
 def test_the_lines_that_matter_are_five_sentences(report: Report) -> None:

@@ -8,15 +8,19 @@ import hashlib
 import io
 import json
 import re
+from collections.abc import Iterable
 from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from pydantic import TypeAdapter
 
 from app.kinship.reports.composing import compose
+from app.kinship.reports.records import Document
 from app.kinship.reports.renderings.badge import badge, words_of
 from app.kinship.reports.renderings.bill_of_materials import bill_of_materials
+from app.kinship.reports.renderings.kept import beginning, json_pieces, rows_in, rows_of
 from app.kinship.reports.renderings.page import MAX_SHOWN, STYLE_SOURCE, page
 from app.kinship.reports.renderings.spreadsheet import COLUMNS, spreadsheet
 from modelkin.types.reports import Report
@@ -31,6 +35,11 @@ from tests.app.kinship.reports.planted import (
 
 NAMES = ["-1+cmd|' /C calc'!A0", "@SUM(1)", "+1", "\t=1", "=1", "'=1"]
 """Names that a spreadsheet would compute."""
+
+
+def written(pieces: Iterable[bytes]) -> bytes:
+    """A form of a report, as it is sent piece by piece."""
+    return b"".join(pieces)
 
 
 @pytest.fixture(scope="module")
@@ -101,14 +110,16 @@ def test_a_long_table_goes_on_elsewhere() -> None:
     assert f"org/{MAX_SHOWN:04}" not in text
 
 
-def rows_of(report: Report) -> list[dict[str, str]]:
+def cells_of(report: Report) -> list[dict[str, str]]:
     """The rows of the table of a report, as a spreadsheet reads them."""
-    return list(csv.DictReader(io.StringIO(spreadsheet(report).decode("utf-8-sig"))))
+    return list(
+        csv.DictReader(io.StringIO(written(spreadsheet(rows_of(report))).decode("utf-8-sig")))
+    )
 
 
 def test_a_table_has_a_row_for_each_finding(report: Report) -> None:
     """Findings of all kinds are in one table, whose first column says which."""
-    rows = rows_of(report)
+    rows = cells_of(report)
     assert {
         *("contradicted_base", "undeclared_base", "exact_copy", "average", "license_differs"),
         *("license_missing", "saving", "new_model", "changed_model"),
@@ -123,7 +134,7 @@ def test_a_table_has_a_row_for_each_finding(report: Report) -> None:
 def test_no_cell_of_a_table_is_a_formula() -> None:
     """A text that a spreadsheet would compute gets an apostrophe before it; numbers do not."""
     models = {name: model(name, 1, license="=1+1") for name in NAMES}
-    rows = rows_of(compose(REPORT_ID, evidence(models=models, likenesses={})))
+    rows = cells_of(compose(REPORT_ID, evidence(models=models, likenesses={})))
     shown = {row["model"] for row in rows if row["finding"] == "new_model"}
     assert {name.replace("\t", "\\t") for name in NAMES} == {cell[1:] for cell in shown}
     assert {"'"} == {cell[0] for cell in shown}
@@ -132,18 +143,23 @@ def test_no_cell_of_a_table_is_a_formula() -> None:
 
 def documents(report: Report) -> dict[str, Any]:
     """The bill of materials of a report."""
-    made: dict[str, Any] = json.loads(bill_of_materials(report))
+    made: dict[str, Any] = json.loads(written(bill_of_materials(report)))
     return made
 
 
-def test_a_bill_of_materials_is_valid(report: Report) -> None:
-    """By the library's own validator, in its strict form."""
+def fault_of(text: str) -> object:
+    """What the library's own validator finds wrong with a document, in its strict form."""
     # Its import compiles grammars for seconds, in each process that collects this file.
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
-    text = bill_of_materials(report).decode()
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+    return JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+
+
+def test_a_bill_of_materials_is_valid(report: Report) -> None:
+    """By the library's own validator, in its strict form."""
+    text = written(bill_of_materials(report)).decode()
+    assert fault_of(text) is None
 
 
 def test_a_bill_of_materials_has_each_model_with_its_pedigree(report: Report) -> None:
@@ -183,20 +199,60 @@ def test_a_bill_of_materials_says_what_was_measured(report: Report) -> None:
     assert ("evidence", "/v1/fingerprints/org/silent") == (evidence_["type"], evidence_["url"])
 
 
-def test_a_bill_of_materials_of_a_large_hub_has_an_end(report: Report) -> None:
-    """It holds as many models as it may, and says how many are left out."""
-    document = json.loads(bill_of_materials(report, most=4))
+def test_a_bill_of_materials_says_what_is_left_out() -> None:
+    """It holds the models that the report holds, and how many there are beside these."""
+    document = documents(compose(REPORT_ID, evidence(), most=4))
     assert 4 == len(document["components"])
     left = {each["name"]: each["value"] for each in document["metadata"]["properties"]}
     assert "5" == left["modelkin:models:left_out"]
+
+
+def test_a_long_bill_of_materials_is_one_valid_document() -> None:
+    """The library writes a few models at a time; together they have one hub, each name once."""
+    models = {f"org/{n:04}": model(f"org/{n:04}", 1) for n in range(130)}
+    text = written(bill_of_materials(compose(REPORT_ID, evidence(models=models, likenesses={}))))
+    assert fault_of(text.decode()) is None
+    document = json.loads(text)
+    refs = [each["bom-ref"] for each in document["components"]]
+    assert [f"model:{name}" for name in models] == refs
+    [hub] = [each for each in document["dependencies"] if "dependsOn" in each]
+    assert ("hub", refs) == (hub["ref"], hub["dependsOn"])
+
+
+def test_names_that_are_written_alike_are_two_components() -> None:
+    """One with a mark of direction, and one with the letters by which that is shown."""
+    names = ["a\u202eb", r"a\u202eb"]
+    report = compose(REPORT_ID, evidence(models={n: model(n, 1) for n in names}, likenesses={}))
+    text = written(bill_of_materials(report)).decode()
+    assert fault_of(text) is None
+    assert 2 == len({each["bom-ref"] for each in json.loads(text)["components"]})
+
+
+def test_a_report_is_kept_as_json_that_is_read_by_rows(report: Report) -> None:
+    """It is the JSON of the report, and its lines give the same rows, all or the first."""
+    kept = Document.of(json_pieces(report))
+    text = written(kept.pieces())
+    assert (len(text), report) == (kept.size, TypeAdapter(Report).validate_json(text))
+    assert list(rows_of(report)) == list(rows_in(kept.lines()))
+    first, counts = beginning(kept.lines(), 2)
+    assert report.models[:2] == first.models
+    assert (report.headlines, len(report.models)) == (first.headlines, counts["models"])
+
+
+def test_an_empty_report_is_read_again() -> None:
+    """Tables without a row have two lines and no more."""
+    empty = compose(REPORT_ID, evidence(models={}, likenesses={}, contradicted=(), merges=()))
+    kept = Document.of(json_pieces(empty))
+    assert empty == beginning(kept.lines(), 2)[0]
+    assert [] == list(rows_in(kept.lines()))
 
 
 def test_the_same_report_has_the_same_forms(report: Report) -> None:
     """Bytes follow from the report alone, so that whoever has two can compare them."""
     again = compose(REPORT_ID, evidence())
     assert page(report) == page(again)
-    assert spreadsheet(report) == spreadsheet(again)
-    assert bill_of_materials(report) == bill_of_materials(again)
+    assert written(spreadsheet(rows_of(report))) == written(spreadsheet(rows_of(again)))
+    assert written(bill_of_materials(report)) == written(bill_of_materials(again))
 
 
 @pytest.mark.parametrize(
