@@ -93,12 +93,13 @@ def _freeze() -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files of most slow tests: begun last, they would leave all processes but one
-    with nothing. Deselect, and so count aloud, the tests marked ``gpu`` or ``browser`` on a machine
-    without one.
+    """Begin with the files of the longest tests, and then with those of most tests that are no
+    quick ones: begun last, they would leave all processes but one with nothing. Deselect, and so
+    count aloud, the tests marked ``gpu`` or ``browser`` on a machine without one.
     """
-    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -slow[item.path])
+    long = Counter(item.path for item in items if item.get_closest_marker("long"))
+    rest = Counter(item.path for item in items if not tiers.is_quick(item))
+    items.sort(key=lambda item: (-long[item.path], -rest[item.path]))
     for mark, there in (("gpu", _has_gpu), ("browser", _has_browser)):
         marked = [item for item in items if item.get_closest_marker(mark)]
         if marked and not there():

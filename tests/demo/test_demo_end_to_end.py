@@ -57,6 +57,7 @@ def until_ctrl_c(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_serving_well(finished: subprocess.CompletedProcess[str]) -> None:
     """Without --once it prints its story and the explorer's address, serves on, and ends with 0 and
     no word of complaint on Ctrl-C. The other acts are run with --once.

@@ -18,6 +18,7 @@ def finished() -> subprocess.CompletedProcess[str]:
     return demo("--starting", "--once", "--port", "0")
 
 
+@pytest.mark.long
 def test_it_ends_well(finished: subprocess.CompletedProcess[str]) -> None:
     """With --once it prints its story and exits with 0 and no word of complaint."""
     assert (0, "") == (finished.returncode, finished.stderr)

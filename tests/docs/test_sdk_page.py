@@ -22,6 +22,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
     assert running.stop() == 0
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_page(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every Python block prints exactly the text block that follows it."""

@@ -32,6 +32,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
     """Scripts, styles, fonts and pictures are files of the site: it works offline."""
     source = r'<(?:script|img|iframe)[^>]*\ssrc="(?:https?:)?//'

@@ -21,7 +21,7 @@ from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.server_process import Server
 from tests.support.servers.webhook_receiver import Receiver, receiving
 
-pytestmark = [pytest.mark.slow, pytest.mark.slow]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 EVENTS: list[EventType] = [
     "support.stored",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.soak.machines import Changes, cluster, machines
 from tests.support.backends import PostgresBackend
 from tests.support.repetitions import repetitions
@@ -11,6 +13,7 @@ from tests.support.servers.postgres import Postgres
 from tests.support.servers.s3_server import S3
 
 
+@pytest.mark.long
 def test_each_machine_reads_what_the_other_wrote(
     postgres: Postgres, s3: S3, tmp_path: Path
 ) -> None:

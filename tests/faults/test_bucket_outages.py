@@ -131,6 +131,7 @@ def beside_the_outage(server: Server, known: Known, writers: list[Writer]) -> tu
     return longest, known.check(asking)
 
 
+@pytest.mark.long
 def test_outages_of_a_bucket(
     s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figure: Figure
 ) -> None:

@@ -164,6 +164,7 @@ def is_healthy(image: Image, check: tuple[list[str], dict[str, str]]) -> bool:
         return process.wait(60) == 0
 
 
+@pytest.mark.long
 @pytest.mark.postgres
 def test_image_serves_on_postgres_with_the_first_key(deployed: Deployed, served: Served) -> None:
     """What the Dockerfile builds and compose starts is ready, keeps models, carries out jobs, and

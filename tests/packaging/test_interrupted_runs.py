@@ -84,6 +84,7 @@ def by_terminal(run: Run) -> None:
     os.killpg(run.make.pid, signal.SIGINT)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("interrupt", [by_make, by_terminal])
 def test_a_run_that_is_interrupted_leaves_nothing(
     run: Run, interrupt: Callable[[Run], None]

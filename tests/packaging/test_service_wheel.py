@@ -81,6 +81,7 @@ def test_nothing_called_app_is_at_the_top(site: Path) -> None:
     assert [] == missing
 
 
+@pytest.mark.long
 def test_five_lines_to_the_first_neighbours(environment: dict[str, str], tmp_path: Path) -> None:
     """An embedded service of the installed package answers; no module of it is imported here."""
     done = run(sys.executable, "-c", FIVE_LINES, env=environment, cwd=tmp_path)

@@ -14,6 +14,7 @@ from tests.support.servers.in_place_of_embedded import InPlaceOfEmbedded
 from tests.support.servers.server_process import Server
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_quick_study_asks_a_service(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sqlite_server: Server

@@ -15,6 +15,7 @@ from studies.making import make_all
 from studies.settings import Setting
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_cells_are_made_by_processes(tmp_path: Path) -> None:
     """Each is named once it is kept, and one that is there is not made again. What stops a process

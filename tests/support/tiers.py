@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-__all__ = ["begin", "mark", "needs"]
+__all__ = ["begin", "is_quick", "mark", "needs"]
 
 _NEEDED: Final = {
     "postgres": "postgres",
@@ -21,6 +21,8 @@ _NEEDED: Final = {
     "browser": "browser",
 }
 """The marker of each fixture that is a server, or a browser."""
+_LATER: Final = frozenset({*_NEEDED.values(), "slow", "mlflow"})
+"""The markers of what ``make test`` leaves out, where it is not a smoke test."""
 _running: pytest.Item | None = None
 
 
@@ -29,6 +31,12 @@ def mark(item: pytest.Item) -> None:
     names = {_NEEDED[name] for name in item.fixturenames if name in _NEEDED}  # type: ignore[attr-defined]
     for name in sorted(names):
         item.add_marker(name)
+
+
+def is_quick(item: pytest.Item) -> bool:
+    """Whether ``make test`` has a test."""
+    names = {marker.name for marker in item.iter_markers()}
+    return "smoke" in names or not names & _LATER
 
 
 def begin(item: pytest.Item) -> None:

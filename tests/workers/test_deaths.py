@@ -21,6 +21,7 @@ from tests.support.jobs.records import error_of
 from tests.support.servers.postgres import Postgres, postgres_server
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_kill_9_of_workers_at_any_moment(deployment: Deployment) -> None:
     """The worker that holds a job dies, and then the other one, at a random moment: all jobs
@@ -91,6 +92,7 @@ def test_jobs_are_done_whatever_is_left_of_an_older_queue(tmp_path: Path) -> Non
     deployment.close()
 
 
+@pytest.mark.long
 def test_a_worker_taken_for_dead_does_no_harm(postgres: Postgres, tmp_path: Path) -> None:
     """Stopped for longer than its lease it loses its job; awake again, it leaves the job alone and
     goes on under another name.

@@ -101,6 +101,7 @@ def server(backend: Backend, tmp_path: Path) -> Iterator[Server]:
     running.kill()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_storm_is_answered_by_what_the_document_says(server: Server) -> None:
     """No operation answers a status that the published document leaves out, and none a 5xx."""

@@ -103,6 +103,7 @@ def test_versions_are_revisions(registry: Registry, app: AppHarness) -> None:
     assert f"{registry.url}/#/models/Digits%20CNN/versions/2" == model.source
 
 
+@pytest.mark.long
 def test_all_models_are_listed(registry: Registry, app: AppHarness) -> None:
     """Page by page, each with its newest version; one without a version has none."""
     names = [f"listed-{number}" for number in range(3)]

@@ -48,6 +48,7 @@ def service(mortal: Postgres, tmp_path: Path) -> Iterator[Server]:
     running.kill()
 
 
+@pytest.mark.long
 def test_kill_9_of_Postgres_under_load_loses_nothing_acknowledged(
     mortal: Postgres, service: Server
 ) -> None:
@@ -179,6 +180,7 @@ def ended() -> str:
     raise psycopg.errors.AdminShutdown("the server ends")
 
 
+@pytest.mark.long
 def test_the_log_has_a_line_when_Postgres_goes_and_one_when_it_is_back(
     mortal: Postgres, tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def port_of(answer: httpx.Response) -> int:
     return int(stream.get_extra_info("client_addr")[1])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_silent_connections_keep_others_out_for_ten_seconds_at_most(start: Start) -> None:
     """Beyond the limit a client is answered with the reason; then the service is there for all. A

@@ -97,6 +97,7 @@ def test_a_scrape_sums_over_the_processes(pair: Server, tmp_path: Path) -> None:
     assert families(shared) <= families(alone)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_no_call_fails_while_processes_are_renewed(pair: Server) -> None:
     """SIGHUP replaces both processes by interpreters of their own, under load without retries, and

@@ -104,6 +104,7 @@ def test_processes_share_what_one_has_imported(commanded: tuple[Popen, Path]) ->
         assert int(kept["Private_Dirty"]) < int(kept["Rss"]) / 2
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_signals_to_all_processes_are_as_those_to_the_first(commanded: tuple[Popen, Path]) -> None:
     """SIGHUP renews, SIGTERM drains, and no living process is taken for dead. It ends them."""
@@ -119,6 +120,7 @@ def test_signals_to_all_processes_are_as_those_to_the_first(commanded: tuple[Pop
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_renewal_that_is_disturbed(run: Callable[..., Server]) -> None:
     """A new process that dies is replaced by one of the new code, in an interpreter of its own.

@@ -122,6 +122,7 @@ def test_the_python_client_works(python_client: Path, sqlite_server: Server) -> 
     assert json.loads(printed) == ANSWER
 
 
+@pytest.mark.long
 def test_the_typescript_client_compiles_and_has_every_operation(typescript_client: Path) -> None:
     """Each operation is an exported function; the compiler accepts all of it, and its use."""
     text = (typescript_client / "client" / "sdk.gen.ts").read_text()

@@ -48,6 +48,7 @@ def lives(pid: int) -> bool:
         return False
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_folder_keeps_its_models(tmp_path: Path) -> None:
     """Two clients of one process share a service; the next one finds what they stored."""
@@ -87,6 +88,7 @@ def test_memory_is_deleted_with_the_client() -> None:
     assert (False, False) == (folder.exists(), lives(pid))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_killed_parent_leaves_no_service(tmp_path: Path) -> None:
     """The service of a notebook whose kernel is killed ends by itself."""

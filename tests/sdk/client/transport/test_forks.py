@@ -201,6 +201,7 @@ def test_uploads_in_the_background() -> None:
     assert uploader.close()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_embedded_service_is_of_its_process(tmp_path: Path) -> None:
     """Processes use it, before it has answered their parent too, and their close leaves it."""

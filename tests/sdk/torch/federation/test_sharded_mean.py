@@ -67,6 +67,7 @@ def same(found: Tensor, expected: Floats) -> bool:
     return found.numpy().tobytes() == expected.tobytes()
 
 
+@pytest.mark.long
 def test_all_ranks_have_the_bits_of_the_float64_mean(world: Findings) -> None:
     """For any number of aggregators and of pieces, rounded once."""
     for rank in RANKS:
