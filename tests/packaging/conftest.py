@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from tests.docs.pages import blocks
 
@@ -28,9 +29,24 @@ def release() -> list[list[str]]:
 
 
 @pytest.fixture(scope="session")
-def distributions(tmp_path_factory: pytest.TempPathFactory, release: list[list[str]]) -> Path:
-    """A folder with wheel and sdist of both, by the page's commands in this environment."""
-    folder = tmp_path_factory.mktemp("distributions")
+def distributions(
+    tmp_path_factory: pytest.TempPathFactory, worker_id: str, release: list[list[str]]
+) -> Path:
+    """A folder with wheel and sdist of both, by the page's commands in this environment.
+
+    All processes that carry out tests share it, and the first of them builds.
+    """
+    own = tmp_path_factory.getbasetemp()
+    place = own if worker_id == "master" else own.parent
+    folder = place / "distributions"
+    with FileLock(place / "distributions.lock"):
+        if not folder.exists():
+            build(folder.with_name("building"), release).rename(folder)
+    return folder
+
+
+def build(folder: Path, release: list[list[str]]) -> Path:
+    """Build both distributions into a folder, which is returned."""
     environment = os.environ | {"MODELKIN_PROJECT_URL": "https://forge.example/team/modelkin/"}
     builds = [words for words in release if words[:3] == ["python", "-m", "build"]]
     assert 2 == len(builds)
