@@ -28,7 +28,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks contracts browser kernels root-tests soak flower bench studies lint style types audit docs changelog format clean
+.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks contracts browser kernels rewritten root-tests soak flower bench studies lint style types audit docs changelog format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -73,10 +73,15 @@ oldest: $(OLDEST)/.made browser
 	@$(OLDEST)/bin/python $(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
 
 checks: $(VENV)/.dev
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync style kernels
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync style kernels rewritten
 
 kernels: $(VENV)/.dev
 	@$(BIN)/python -m modelkin.core.kernels
+
+# In a new clone the asserts of all tests are rewritten, which takes a process as long as to collect
+# them: once, beside the kernels, and not in each of those that carry out tests.
+rewritten: $(VENV)/.dev
+	@test -d tests/__pycache__ || $(BIN)/python -m pytest --collect-only -q > /dev/null 2>&1 || true
 
 # Without Chromium the tests of pages are left out, which one line says; where CI or
 # MODELKIN_REQUIRE_BROWSER is set, make stops instead. A fresh image has no lists of
