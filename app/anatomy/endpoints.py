@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from fastapi import Query, Request, Response
 
 from app.anatomy.dependencies import Excluded
+from app.anatomy.records import ModelAnatomy, Relatives
 from app.anatomy.schemas import AnatomyOut, RelativesOut, TensorPairsOut, tensors_out
 from app.anatomy.service import LEAST_FOUND, MOST_RELATIVES, AnatomyService
 from app.fingerprints.dependencies import FINGERPRINT_BODY, FingerprintPayload
@@ -19,12 +20,14 @@ from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
 from app.infra.errors import FingerprintNotFound, Unavailable
 from app.infra.http.answers import AnswerMemory, json_answer, list_answer
+from app.infra.http.requests.memory_budget import Reservation
 from app.infra.http.requests.preconditions import entity_tag, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL, BehindModel
 from app.infra.http.services import Service
 from app.infra.http.turns import heavy_if
 from app.models.catalog.dependencies import ModelName
+from app.search.degradation import DegradedAnswers
 from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from modelkin._validation import check_model_name
 from modelkin.errors import InvalidName, InvalidParameter
@@ -60,6 +63,7 @@ def of_given(
     anatomies: Service[AnatomyService],
     body: FingerprintPayload,
     memory: AnswerMemory,
+    degraded: Service[DegradedAnswers],
     exclude: Excluded,
 ) -> Response:
     """The anatomy of the fingerprint in the body, which is not stored.
@@ -77,7 +81,7 @@ def of_given(
             deadline=context.deadline,
             reserve=memory.take,
         )
-    return list_answer("tensors", tensors_out(found.anatomy), AnatomyOut.facts(found), memory)
+    return _answer_anatomy(found, memory, degraded)
 
 
 @routes.post(
@@ -95,6 +99,7 @@ def relatives_of_given(
     anatomies: Service[AnatomyService],
     body: FingerprintPayload,
     memory: AnswerMemory,
+    degraded: Service[DegradedAnswers],
     exclude: Excluded,
     k: RelativesK = 10,
 ) -> Response:
@@ -110,7 +115,7 @@ def relatives_of_given(
             deadline=context.deadline,
             reserve=memory.take,
         )
-    return json_answer(RelativesOut.of(found))
+    return _answer_relatives(found, degraded)
 
 
 @routes.get(
@@ -129,6 +134,7 @@ def of_stored(
     anatomies: Service[AnatomyService],
     name: ModelName,
     memory: AnswerMemory,
+    degraded: Service[DegradedAnswers],
     exclude: Excluded,
 ) -> Response:
     """The anatomy of a stored fingerprint among all others of the tenant.
@@ -148,10 +154,7 @@ def of_stored(
             deadline=context.deadline,
             reserve=memory.take,
         )
-    answer = list_answer("tensors", tensors_out(found.anatomy), AnatomyOut.facts(found), memory)
-    if found.is_whole:
-        answer.headers["ETag"] = entity_tag(tag)
-    return answer
+    return _answer_anatomy(found, memory, degraded, tag)
 
 
 @routes.get(
@@ -170,6 +173,7 @@ def relatives(
     anatomies: Service[AnatomyService],
     name: ModelName,
     memory: AnswerMemory,
+    degraded: Service[DegradedAnswers],
     exclude: Excluded,
     k: RelativesK = 10,
 ) -> Response:
@@ -188,8 +192,7 @@ def relatives(
             deadline=context.deadline,
             reserve=memory.take,
         )
-    headers = {"ETag": entity_tag(tag)} if found.is_whole else {}
-    return json_answer(RelativesOut.of(found), headers=headers)
+    return _answer_relatives(found, degraded, tag)
 
 
 @routes.get(
@@ -221,6 +224,26 @@ def tensors(
     answer = list_answer("items", tensors_out(found.anatomy), TensorPairsOut.facts(found), memory)
     answer.headers["ETag"] = entity_tag(tag)
     return answer
+
+
+def _answer_anatomy(
+    found: ModelAnatomy, memory: Reservation, degraded: DegradedAnswers, tag: str | None = None
+) -> Response:
+    if found.degraded:
+        degraded.note("anatomy")
+    answer = list_answer("tensors", tensors_out(found.anatomy), AnatomyOut.facts(found), memory)
+    if tag is not None and found.is_lasting:
+        answer.headers["ETag"] = entity_tag(tag)
+    return answer
+
+
+def _answer_relatives(
+    found: Relatives, degraded: DegradedAnswers, tag: str | None = None
+) -> Response:
+    if found.degraded:
+        degraded.note("relatives")
+    headers = {} if tag is None or not found.is_lasting else {"ETag": entity_tag(tag)}
+    return json_answer(RelativesOut.of(found), headers=headers)
 
 
 def _tag(session: Reader, fingerprints: FingerprintService, record: FingerprintRecord) -> str:

@@ -206,10 +206,9 @@ class AnatomyKeeper:
         except Unavailable:
             raise
         except Exception:
-            pause = min(_MIN_RETRY_DELAY * 2 ** min(due.failures, 10), _MAX_RETRY_DELAY)
             log.exception("the anatomy of fingerprint %s is made later", due.fingerprint_id)
             with self._database.writing() as session:
-                repository.put_off(session, due, datetime.now(UTC) + pause)
+                repository.put_off(session, due, _later(due))
 
     def make(self, tenant: Tenant, due: Due) -> None:
         """Make the anatomy of a fingerprint, and store it with its kin."""
@@ -251,14 +250,19 @@ class AnatomyKeeper:
             return  # it has changed, and is due again
         if any(present[id_].stated_by != before[id_].stated_by for id_ in same):
             return  # it is due still
+        old = repository.find_summaries(session, tenant.id, [record.id]).get(record.id)
+        if found.degraded and old is not None:
+            repository.put_off(session, due, _later(due))  # what is known may be more than this
+            return
         if due.is_changed:
             self._forget(session, tenant, record)
         kept = [each for each in kin if {each.fingerprint_id, each.other_id} <= same]
         repository.put_kin(session, tenant.id, kept)
         ids = {other.name: other.id for other in found.records.values() if other.id in same}
-        old = repository.find_summaries(session, tenant.id, [record.id]).get(record.id)
         new = _summary(record.id, found, ids)
         repository.put_summary(session, new)
+        if found.degraded:
+            repository.put_off(session, due, _later(due))
         if due.is_changed:
             self._spread(session, tenant, record, found, kept)
         if len(ids) == len(found.records):  # else it is due again, and announced then
@@ -313,6 +317,12 @@ class AnatomyKeeper:
             )
         if wanted or spread:
             self._enqueue(session, tenant)
+
+
+def _later(due: Due) -> datetime:
+    """When an anatomy is made that could not be made now."""
+    pause = min(_MIN_RETRY_DELAY * 2 ** min(due.failures, 10), _MAX_RETRY_DELAY)
+    return datetime.now(UTC) + pause
 
 
 def _is_nearer(share: float, summary: Summary) -> bool:

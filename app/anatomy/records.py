@@ -29,6 +29,7 @@ class ModelAnatomy:
         common: finding keys that several unrelated models have; they make nobody kin.
         truncated: whether there may be parents that are not named.
         is_whole: whether the time was enough for all models that were found.
+        degraded: as :class:`app.fingerprints.finding.records.Found` has it.
     """
 
     record: FingerprintRecord | None
@@ -39,6 +40,12 @@ class ModelAnatomy:
     common: int
     truncated: bool
     is_whole: bool = True
+    degraded: bool = False
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it stays right until a fingerprint changes."""
+        return self.is_whole and not self.degraded
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +79,12 @@ class Relatives:
     common: int
     truncated: bool
     is_whole: bool = True
+    degraded: bool = False
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it stays right until a fingerprint changes."""
+        return self.is_whole and not self.degraded
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,6 +33,13 @@ Truncated = Annotated[
         "time was over. The relatives of those that are named lead to them"
     ),
 ]
+Degraded = Annotated[
+    bool,
+    Field(
+        description="the index that machines share was away, wholly or in part: what is named is "
+        "right, and some kin may be missing until it is back"
+    ),
+]
 Compared = Annotated[int, Field(description="how many stored models were asked")]
 Common = Annotated[
     int,
@@ -156,6 +163,7 @@ class AnatomyOut(ResponseModel):
     compared: Compared
     common: Common
     truncated: Truncated
+    degraded: Degraded
 
     @classmethod
     def facts(cls, found: ModelAnatomy) -> AnatomyOut:
@@ -180,6 +188,7 @@ class AnatomyOut(ResponseModel):
             compared=found.compared,
             common=found.common,
             truncated=found.truncated,
+            degraded=found.degraded,
         )
 
 
@@ -224,6 +233,7 @@ class RelativesOut(ResponseModel):
     compared: Compared
     common: Common
     truncated: Truncated
+    degraded: Degraded
 
     @classmethod
     def of(cls, found: Relatives) -> RelativesOut:
@@ -234,6 +244,7 @@ class RelativesOut(ResponseModel):
             compared=found.compared,
             common=found.common,
             truncated=found.truncated,
+            degraded=found.degraded,
         )
 
 

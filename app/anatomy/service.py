@@ -59,6 +59,7 @@ class _Asked:
     common: int
     truncated: bool
     is_whole: bool
+    degraded: bool
 
 
 class AnatomyService:
@@ -117,6 +118,7 @@ class AnatomyService:
             asked.common,
             asked.truncated,
             asked.is_whole,
+            asked.degraded,
         )
 
     def relatives(
@@ -151,6 +153,7 @@ class AnatomyService:
             asked.common,
             asked.truncated or len(shown) > k,
             asked.is_whole,
+            asked.degraded,
         )
 
     def tensors(
@@ -217,6 +220,7 @@ class AnatomyService:
             proposed.common,
             proposed.truncated or not is_whole,
             is_whole,
+            proposed.degraded,
         )
 
     def _read(

@@ -125,7 +125,7 @@ class Metrics:
             self.refusals.labels(code)
         self.degraded = Counter(
             "modelkin_degraded_answers",
-            "Answers by another method than the one that was to be used, or without a support",
+            "Answers by another method than the one that was to be used, or of a part",
             ["operation"],
             registry=own,
         )

@@ -16,10 +16,10 @@ from modelkin.checkpoints.anatomies import fingerprint_of, is_fingerprint, name_
 from modelkin.checkpoints.inner_products import points_of
 from modelkin.cli.commands.fingerprints import add_scale, made_of
 from modelkin.cli.commands.relatives import (
+    incomplete_notes,
     stated_note,
     stored_or_read,
     told_where,
-    truncated_note,
 )
 from modelkin.cli.options import WEIGHTS, add_service
 from modelkin.cli.output import Answer, quantity, table
@@ -163,7 +163,7 @@ def _of_service(arguments: argparse.Namespace) -> Answer:
     whom = quantity(found.compared, "stored model")
     text = _text(found, f"with {whom}, at scale {found.scale:,}", [])
     stated = [name for name, each in found.models.items() if each.stated_by == "client"]
-    return Answer(text, fields, (*notes, *stated_note(stated), *truncated_note(found.truncated)))
+    return Answer(text, fields, (*notes, *stated_note(stated), *incomplete_notes(found)))
 
 
 def _coarser(asked: int | None, scale: int, given: Mapping[str, Fingerprint]) -> list[str]:

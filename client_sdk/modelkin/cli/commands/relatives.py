@@ -20,16 +20,16 @@ from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.quoting import quote
 from modelkin.errors import ApiError, ConnectionFailed, InvalidParameter
-from modelkin.types.anatomies.anatomy import MORE, stated_by_clients
-from modelkin.types.anatomies.relatives import Relative
+from modelkin.types.anatomies.anatomy import AWAY, MORE, ModelAnatomy, stated_by_clients
+from modelkin.types.anatomies.relatives import Relative, Relatives
 
 __all__ = [
+    "incomplete_notes",
     "relatives",
     "relatives_options",
     "stated_note",
     "stored_or_read",
     "told_where",
-    "truncated_note",
 ]
 
 _ENDINGS: Final = (".safetensors", ".gguf", ".mkfp", ".json", ".bin", ".pt")
@@ -65,7 +65,7 @@ def relatives(arguments: argparse.Namespace) -> Answer:
         text = f"no lines in common with any of {whom}, as far as lines show; that proves nothing"
     stated = [each.model for each in found if each.stated_by == "client" and each.verdict]
     said = () if found.note is None else (found.note,)
-    answer = (*notes, *said, *stated_note(stated), *truncated_note(found.truncated))
+    answer = (*notes, *said, *stated_note(stated), *incomplete_notes(found))
     return Answer(text, fields_of(found), answer)
 
 
@@ -115,9 +115,9 @@ def stated_note(names: Sequence[str]) -> tuple[str, ...]:
     return (f"stated {stated_by_clients(names)}",) if names else ()
 
 
-def truncated_note(truncated: bool) -> tuple[str, ...]:
-    """A note on an answer that does not name all kin."""
-    return (MORE,) if truncated else ()
+def incomplete_notes(found: Relatives | ModelAnatomy) -> tuple[str, ...]:
+    """Reasons why an answer may not name all kin, a sentence each."""
+    return ((MORE,) if found.truncated else ()) + ((AWAY,) if found.degraded else ())
 
 
 def _cells(relative: Relative) -> tuple[str, ...]:

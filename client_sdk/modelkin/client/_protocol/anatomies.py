@@ -152,6 +152,7 @@ class _Anatomy(msgspec.Struct):
     compared: int
     common: int
     truncated: bool
+    degraded: bool = False
 
 
 class _Relative(msgspec.Struct):
@@ -184,6 +185,7 @@ class _Relatives(msgspec.Struct):
     compared: int
     common: int
     truncated: bool
+    degraded: bool = False
 
 
 class _Pairs(msgspec.Struct):
@@ -212,6 +214,7 @@ def _read_anatomy(response: Response) -> ModelAnatomy:
         compared=found.compared,
         common=found.common,
         truncated=found.truncated,
+        degraded=found.degraded,
     )
 
 
@@ -224,6 +227,7 @@ def _read_relatives(response: Response) -> Relatives:
         compared=found.compared,
         common=found.common,
         truncated=found.truncated,
+        degraded=found.degraded,
     )
 
 

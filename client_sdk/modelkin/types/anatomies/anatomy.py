@@ -11,7 +11,7 @@ from modelkin._printing import Table, excerpt
 from modelkin.core.fingerprints.anatomy import Anatomy
 from modelkin.types.vocabulary import EdgeReason, StatedBy
 
-__all__ = ["MORE", "KnownModel", "ModelAnatomy", "TensorPairs", "stated_by_clients"]
+__all__ = ["AWAY", "MORE", "KnownModel", "ModelAnatomy", "TensorPairs", "stated_by_clients"]
 
 _NAMED: Final = 3
 """Models that a note names."""
@@ -21,6 +21,11 @@ MORE: Final = (
     "to the others"
 )
 """What an answer says that is truncated."""
+AWAY: Final = (
+    "the index that machines share is away, wholly or in part: some kin may be missing until it is "
+    "back"
+)
+"""What an answer says that is degraded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class ModelAnatomy(Anatomy):
         common: keys that three or more models have which share nothing else, such as the same
             random seed: they make nobody kin.
         truncated: whether others may be kin as well.
+        degraded: whether the service's index was away, wholly or in part.
     """
 
     model: str | None
@@ -69,6 +75,7 @@ class ModelAnatomy(Anatomy):
     compared: int
     common: int
     truncated: bool
+    degraded: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All of it in JSON's types."""
@@ -84,6 +91,7 @@ class ModelAnatomy(Anatomy):
             "compared": self.compared,
             "common": self.common,
             "truncated": self.truncated,
+            "degraded": self.degraded,
         }
 
     def _table(self) -> Table:
@@ -94,6 +102,7 @@ class ModelAnatomy(Anatomy):
             *((("stated", stated_by_clients(stated)),) if stated else ()),
             ("compared", f"with {self.compared:,} stored model{'' if self.compared == 1 else 's'}"),
             *((("more", MORE),) if self.truncated else ()),
+            *((("index", AWAY),) if self.degraded else ()),
         )
         whose = "" if self.model is None else f" of {excerpt(self.model)}"
         title = found.title.replace("Anatomy", f"Anatomy{whose}", 1)

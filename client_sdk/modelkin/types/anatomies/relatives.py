@@ -10,7 +10,7 @@ from modelkin._printing import MAX_ROWS, Table, excerpt
 from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.core.fingerprints.relations.relation import Relation
 from modelkin.core.fingerprints.sources import words_of
-from modelkin.types.anatomies.anatomy import MORE
+from modelkin.types.anatomies.anatomy import AWAY, MORE
 from modelkin.types.search import Ranking
 from modelkin.types.vocabulary import EdgeReason, LineVerdict, StatedBy
 
@@ -82,6 +82,7 @@ class Relatives(Ranking[Relative]):
         compared: how many stored models were asked.
         common: keys that three or more models have which share nothing else.
         truncated: whether others may be kin as well.
+        degraded: whether the service's index was away, wholly or in part.
     """
 
     _row: ClassVar[type[Any]] = Relative
@@ -92,6 +93,7 @@ class Relatives(Ranking[Relative]):
     compared: int
     common: int
     truncated: bool
+    degraded: bool = False
 
     def _table(self) -> Table:
         shown = self.items[:MAX_ROWS]
@@ -118,5 +120,6 @@ class Relatives(Ranking[Relative]):
             (
                 *((("note", self.note),) if self.note else ()),
                 *((("more", MORE),) if self.truncated else ()),
+                *((("index", AWAY),) if self.degraded else ()),
             ),
         )

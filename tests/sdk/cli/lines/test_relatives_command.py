@@ -8,6 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from modelkin import Client
 from modelkin.wire import FINGERPRINT
 from tests.sdk.cli.conftest import Run
 from tests.sdk.core.fingerprints.planted import DERIVED, fingerprint, model
@@ -48,6 +49,29 @@ def test_relatives_of_a_name_and_of_a_file(run_here: Run, tmp_path: Path, addres
     given = run_here("relatives", "child.mkfp", "--url", address, "--json")
     items = {each["model"]: each["verdict"] for each in json.loads(given.stdout)["items"]}
     assert ("copy", "derived") == (items["kin/child"], items["kin/base"])
+
+
+@pytest.mark.slow
+def test_an_answer_of_a_part_of_the_index_says_so(run_here: Run, tmp_path: Path) -> None:
+    """A note of each command, a field of its JSON, and a line of what the client prints."""
+    away = "the index that machines share is away"
+    nobody = "redis://127.0.0.1:9"  # where nothing listens
+    flags = f"--redis-url={nobody}", "--fingerprint-index=redis"
+    CHILD.save(tmp_path / "child.mkfp")
+    server = Server(tmp_path, *flags).start()
+    try:
+        for command in ("anatomy", "relatives"):
+            done = run_here(command, "child.mkfp", "--url", server.url, "--json")
+            assert 0 == done.returncode, done.stderr
+            found = json.loads(done.stdout)
+            assert found["degraded"]
+            assert any(away in note for note in found["notes"])
+        with Client(server.url) as client:
+            for answer in (client.anatomy(CHILD), client.relatives(CHILD)):
+                assert answer.degraded
+                assert f"index: {away}" in repr(answer)
+    finally:
+        server.stop()
 
 
 def test_what_is_neither_a_file_nor_a_model_is_said(run_here: Run, address: str) -> None:
