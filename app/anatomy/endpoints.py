@@ -18,7 +18,7 @@ from app.fingerprints.dependencies import FINGERPRINT_BODY, FingerprintPayload
 from app.fingerprints.records import FingerprintRecord
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
-from app.infra.errors import FingerprintNotFound, Unavailable
+from app.infra.errors import FingerprintNotFound, TooMuch, Unavailable
 from app.infra.http.answers import AnswerMemory, json_answer, list_answer
 from app.infra.http.requests.memory_budget import Reservation
 from app.infra.http.requests.preconditions import entity_tag, is_known
@@ -54,7 +54,7 @@ RelativesK = Annotated[int, Query(ge=1, le=MOST_RELATIVES, description="how many
     summary="Find what a checkpoint comes from",
     response_model=AnatomyOut,
     openapi_extra=FINGERPRINT_BODY,
-    refuses=(Unavailable,),
+    refuses=(TooMuch, Unavailable),
     turn="heavy",
 )
 def of_given(
@@ -90,7 +90,7 @@ def of_given(
     summary="Find the relatives of a newcomer",
     response_model=RelativesOut,
     openapi_extra=FINGERPRINT_BODY,
-    refuses=(Unavailable,),
+    refuses=(TooMuch, Unavailable),
     turn="heavy",
 )
 def relatives_of_given(
@@ -123,7 +123,7 @@ def relatives_of_given(
     operation_id="get_anatomy",
     summary="Find what a stored model comes from",
     response_model=AnatomyOut,
-    refuses=(FingerprintNotFound, Unavailable),
+    refuses=(FingerprintNotFound, TooMuch, Unavailable),
     responses=_UNCHANGED,
     turn="heavy",
 )
@@ -162,7 +162,7 @@ def of_stored(
     operation_id="get_relatives",
     summary="List the relatives of a stored model",
     response_model=RelativesOut,
-    refuses=(FingerprintNotFound, Unavailable),
+    refuses=(FingerprintNotFound, TooMuch, Unavailable),
     responses=_UNCHANGED,
     turn=heavy_if(lambda query: _is_many(query.get("k", ""))),
 )

@@ -94,11 +94,13 @@ class AnatomyService:
             subject: the checkpoint; a stored one is no parent of its own.
             exclude: names of models that are left out.
             beside: ids of fingerprints that are compared whether the index finds them or not.
-            deadline: where it passes, what was compared until then is the answer.
+            deadline: where it passes, what was compared until then is the answer, if there is any.
             reserve: waits for this much memory.
 
         Raises:
             FingerprintNotFound: the stored fingerprint is gone.
+            TooMuch: the time was over before any model was compared.
+            Unavailable: the index is being built, or there is no memory now.
             ClientLeft: the client has hung up.
         """
         asked = self._ask(session, tenant, subject, LEAST_FOUND, exclude, beside, deadline, reserve)
@@ -212,6 +214,11 @@ class AnatomyService:
             if found.log10_p < MODEL_LIMIT or _log10_e(found, proposed.compared) <= _SHOWN:
                 met.append((other, found))
         is_whole = read == len(ordered)
+        if not read and not is_whole:
+            deadline.require(
+                "comparing a checkpoint with the first model that has its lines",
+                "ask /v1/fingerprints/{model}/tensors about two models, or try again later",
+            )
         return _Asked(
             record,
             own,
