@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from app.anatomy import repository
 from app.anatomy.events import anatomy_changed
+from app.anatomy.pairs import both_ways
 from app.anatomy.records import Kin, ModelAnatomy, Summary
 from app.anatomy.repository import Due
 from app.anatomy.service import AnatomyService
@@ -31,10 +32,6 @@ from app.jobs.records import JobRecord
 from app.jobs.service import SERVICE, CommitHook, JobService, Progress, Unfinished
 from app.tenancy.auth.records import Tenant
 from app.webhooks.outbox import Outbox
-from modelkin.core.fingerprints.anatomy import Parent, anatomy_of, parent_of
-from modelkin.core.fingerprints.comparison import Comparison, compare
-from modelkin.core.fingerprints.relations.relation import Relation
-from modelkin.core.fingerprints.relations.relations import relation_by_figures
 
 __all__ = ["CHECK_INTERVAL", "JOB_KIND", "AnatomyKeeper"]
 
@@ -55,9 +52,6 @@ _OVERDUE_AFTER: Final = timedelta(seconds=30)
 """The time after which the job of a due anatomy must have been lost."""
 _MOST_COMPARED: Final = 20
 """The known kin that are compared again, whether the index finds them or not."""
-_MOST_TOLD: Final = 8
-"""The kin whose relations are looked for, which takes longer than to compare them: of the others
-it is said how many lines they have in common."""
 _MOST_SPREAD: Final = 20_000
 """The kin of kin of a base that comes after its children; the others are found when asked for."""
 _COVERED: Final = 0.99
@@ -229,7 +223,7 @@ class AnatomyKeeper:
             others = [each.id for each in found.records.values()]
             told = repository.find_kin(session, tenant.id, [record.id], others)
         told_of = set[int]() if due.is_changed else {each.other_id for each in told}
-        kin = _both_ways(record, found, told_of)
+        kin = both_ways(record, found, told_of)
         with self._database.writing() as session:
             self._store(session, tenant, due, record, found, kin)
 
@@ -349,61 +343,4 @@ def _summary(fingerprint_id: int, found: ModelAnatomy, ids: Mapping[str, int]) -
         truncated=found.truncated,
         is_due=False,
         made_at=datetime.now(UTC),
-    )
-
-
-def _both_ways(record: FingerprintRecord, found: ModelAnatomy, known: set[int]) -> list[Kin]:
-    """What a fingerprint is to each of its kin, and what these are to it.
-
-    Args:
-        known: ids of kin of which this is stored.
-    """
-    now, kin, told = datetime.now(UTC), list[Kin](), _told(record, found)
-    for parent in found.anatomy.parents:
-        other, comparison = found.records[parent.model], found.comparisons[parent.model]
-        if other.id in known:
-            continue
-        back = compare(comparison.theirs, record.name, comparison.ours)
-        for one, another, each in ((record, other, comparison), (other, record, back)):
-            if parent.model in told:
-                alone = anatomy_of(each.ours, [each])
-                kin += [_kin(one, another, p, alone.relations, each, now) for p in alone.parents]
-            else:
-                what = parent_of(each.ours, each, found.compared)
-                kin.append(_kin(one, another, what, [relation_by_figures(what)], each, now))
-    return kin
-
-
-def _told(record: FingerprintRecord, found: ModelAnatomy) -> set[str]:
-    """The kin whose relations are looked for: those that add most, and what was declared."""
-    first = [each.model for each in found.anatomy.parents[:_MOST_TOLD]]
-    declared = [
-        name
-        for name, other in found.records.items()
-        if name in record.facts.base_models or record.name in other.facts.base_models
-    ]
-    return {*first, *declared}
-
-
-def _kin(
-    record: FingerprintRecord,
-    other: FingerprintRecord,
-    parent: Parent,
-    relations: Sequence[Relation],
-    found: Comparison,
-    now: datetime,
-) -> Kin:
-    return Kin(
-        fingerprint_id=record.id,
-        other_id=other.id,
-        verdict=parent.verdict,
-        relation=next((r.relation for r in relations if r.relation != "layout"), "layout"),
-        sentence="; ".join(each.sentence for each in relations),
-        share=parent.share_of_lines,
-        share_of_other=found.share_of_model,
-        share_of_parameters=parent.share_of_parameters,
-        keys=parent.keys,
-        expected=parent.expected,
-        log10_p=parent.log10_p,
-        made_at=now,
     )
