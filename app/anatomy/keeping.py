@@ -315,7 +315,7 @@ class AnatomyKeeper:
 
 def _later(due: Due) -> datetime:
     """When an anatomy is made that could not be made now."""
-    pause = min(_MIN_RETRY_DELAY * 2 ** min(due.failures, 10), _MAX_RETRY_DELAY)
+    pause: timedelta = min(_MIN_RETRY_DELAY * 2 ** min(due.failures, 10), _MAX_RETRY_DELAY)
     return datetime.now(UTC) + pause
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 
 from app.anatomy import repository
@@ -37,7 +37,7 @@ def shared(tmp_path: Path, redis: RedisProcess) -> Iterator[Family]:
         yield family
 
 
-def ask(family: Family) -> list[httpx.Response]:
+def ask(family: Family) -> list[Any]:
     """Anatomies and relatives of a stored model, and of one that is not."""
     http, given = family.app.http, derived("fused").to_bytes()
     return [

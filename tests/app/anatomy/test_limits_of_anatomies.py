@@ -110,7 +110,7 @@ def test_without_memory_a_question_is_refused_in_time(hub: Family, what: str) ->
     other.take(budget.limit)
     budget.timeout = 0.05
     try:
-        answer = hub.app.http.get(f"/v1/fingerprints/org/base/{what}")
+        answer: Any = hub.app.http.get(f"/v1/fingerprints/org/base/{what}")
         detail = assert_problem(answer, 503, "unavailable")
         assert "MODELKIN_MAX_INFLIGHT_BODY_BYTES" in detail
     finally:
