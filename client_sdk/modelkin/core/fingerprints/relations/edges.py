@@ -40,16 +40,14 @@ def edge_reason(
         base_published_at: when the other one was.
 
     Returns:
-        ``declared``; ``part``; ``copy``, of which the older is the base, and without dates either
-        of the other; or ``lines``, of 5% or more in an older model.
+        ``declared``; ``copy`` or ``part``, but of no younger model: it may have grown from this
+        one; or ``lines``, of 5% or more in an older model.
     """
     if declared:
         return "declared"
     dated = published_at is not None and base_published_at is not None
     older = dated and base_published_at < published_at  # type: ignore[operator]
     younger = dated and not older
-    if verdict == "part":
-        return "part"
-    if verdict == "copy":
-        return None if younger else "copy"
+    if verdict in ("copy", "part"):
+        return None if younger else verdict
     return "lines" if older and share >= EDGE_SHARE else None

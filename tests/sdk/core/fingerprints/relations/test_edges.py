@@ -23,7 +23,9 @@ NEW = datetime(2025, 1, 1, tzinfo=UTC)
         ("derived", 0.9, (None, OLD), None),
         ("derived", 0.9, (NEW, None), None),
         ("reuses", 0.06, (NEW, OLD), "lines"),
-        ("part", 1.0, (OLD, NEW), "part"),
+        ("part", 1.0, (None, NEW), "part"),
+        ("part", 1.0, (NEW, OLD), "part"),
+        ("part", 1.0, (OLD, NEW), None),
         ("copy", 1.0, (None, None), "copy"),
         ("copy", 1.0, (NEW, OLD), "copy"),
         ("copy", 1.0, (OLD, NEW), None),
@@ -35,7 +37,7 @@ def test_lines_alone_need_five_percent_and_an_older_date(
     dates: tuple[datetime | None, datetime | None],
     expected: EdgeReason | None,
 ) -> None:
-    """A copy and a part need neither, and of two copies the younger is no base."""
+    """A copy and a part need neither, and what is known to be younger is no base."""
     own, base = dates
     assert expected == edge_reason(verdict, share, published_at=own, base_published_at=base)
 
