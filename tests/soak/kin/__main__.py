@@ -39,17 +39,20 @@ def main() -> int:
     """Prints what the service answers; 1 if a gate is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--zoo", type=Path, default=CACHE, help="the folder of trained weights")
-    zoo = Zoo(parser.parse_args().zoo)
+    parser.add_argument("--keep", type=Path, help="a new folder where the service's data stay")
+    options = parser.parse_args()
+    zoo = Zoo(options.zoo)
     torch.set_num_threads(1)  # so sums have one order, and weights are the same again
     with tempfile.TemporaryDirectory(prefix="modelkin-kin-") as name:
         folder, began = Path(name), time.monotonic()
         (folder / "hub").mkdir()
+        service = options.keep or folder / "service"
         known = _stored(StoredHub(folder / "hub"), Trained(LLAMA, zoo))
         print(f"{len(known)} checkpoints, made in {time.monotonic() - began:.0f} s", flush=True)
         began, kills = time.monotonic(), [len(known) // 3, 2 * len(known) // 3]
         with (
             stored_hub(folder / "hub") as hub,
-            followed(folder / "service", hub.url, len(known), kills=kills) as http,
+            followed(service, hub.url, len(known), kills=kills) as http,
         ):
             print(
                 f"followed in {time.monotonic() - began:.0f} s, killed at {kills} fingerprints: "
