@@ -109,7 +109,7 @@ def kin_of(
     for some in _batches(ids):
         ranked = (
             select(*_PAIR, rank)
-            .where(KinRow.tenant_id == tenant_id, KinRow.fingerprint_id.in_(some))
+            .where(KinRow.of(tenant_id), KinRow.fingerprint_id.in_(some))
             .subquery()
         )
         columns = [ranked.c[each.key] for each in _PAIR]
@@ -127,7 +127,7 @@ def kin_between(
     """
     for others, ids in _together(models):
         query = select(*_PAIR).where(
-            KinRow.tenant_id == tenant_id,
+            KinRow.of(tenant_id),
             KinRow.fingerprint_id.in_(ids),
             KinRow.other_id.in_(others),
         )
@@ -144,7 +144,7 @@ def sentences(
     """
     for some in _batches(others):
         query = select(KinRow.fingerprint_id, KinRow.other_id, KinRow.sentence).where(
-            KinRow.tenant_id == tenant_id,
+            KinRow.of(tenant_id),
             KinRow.fingerprint_id.in_(some),
             KinRow.other_id.in_({others[each] for each in some}),
         )
