@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from app.anatomy import jobs as anatomies
 from app.anatomy.families import FamilyService
 from app.anatomy.keeping import AnatomyKeeper
+from app.anatomy.overviews import AnatomyOverviews
 from app.anatomy.service import AnatomyService
 from app.container import Container
 from app.fingerprints.batches import FingerprintBatches
@@ -284,6 +285,7 @@ def _add_anatomies(services: Container) -> None:
     )
     fingerprints.follow(services.add(keeper))
     services.add(FamilyService(fingerprints))
+    services.add(AnatomyOverviews(fingerprints))
 
 
 def _add_clustering(services: Container, stores: Stores) -> None:

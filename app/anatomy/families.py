@@ -9,20 +9,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
 from app.anatomy import repository
 from app.anatomy.records import Kin, Summary, edge_to
+from app.anatomy.repositories import listings
 from app.fingerprints.records import FingerprintRecord
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
 from app.tenancy.auth.records import Tenant
 from modelkin.core.fingerprints.relations.edges import EdgeReason
+from modelkin.core.fingerprints.sources import Verdict
 
 __all__ = ["Family", "FamilyEdge", "FamilyMember", "FamilyService"]
 
 _MOST_KIN: Final = 120
 """The nearest kin that are looked through: a popular base has thousands."""
+_MOST_COPIES: Final = 20
+"""The copies among them, which would fill the places of all others."""
+_COPY: Final[tuple[Verdict, ...]] = ("copy",)
+_OTHERS: Final[tuple[Verdict, ...]] = tuple(set(get_args(Verdict)) - {"copy"})
 _MOST_DECLARED: Final = 20
 
 
@@ -66,7 +72,8 @@ class Family:
 
     Attributes:
         members: the model, its bases and derivatives, by level and name.
-        copies: the models with all of its lines, and no more.
+        copies: the nearest models with all of its lines, and no more.
+        kin: how many models have lines in common with it; the nearest are looked through.
         truncated: whether there is more kin than was looked through.
     """
 
@@ -74,6 +81,7 @@ class Family:
     members: tuple[FamilyMember, ...]
     edges: tuple[FamilyEdge, ...]
     copies: tuple[tuple[FingerprintRecord, Kin], ...]
+    kin: int
     truncated: bool
 
 
@@ -89,8 +97,11 @@ class FamilyService:
 
     def family(self, session: Reader, tenant: Tenant, record: FingerprintRecord) -> Family:
         """The family of a stored model."""
-        near = repository.kin_of(session, tenant.id, record.id, limit=_MOST_KIN + 1)
-        ids = [record.id, *(each.other_id for each in near[:_MOST_KIN])]
+        counts = listings.count_kin(session, tenant.id, record.id)
+        near = list[Kin]()
+        for verdicts, most in (_OTHERS, _MOST_KIN), (_COPY, _MOST_COPIES):
+            near += repository.kin_of(session, tenant.id, record.id, limit=most, verdicts=verdicts)
+        ids = [record.id, *(each.other_id for each in near)]
         records = self._fingerprints.by_ids(session, tenant, ids) | {record.id: record}
         records |= self._declared(session, tenant, records.values())
         kin = {
@@ -109,7 +120,8 @@ class FamilyService:
             tuple(sorted(members, key=lambda each: (each.level, each.name))),
             tuple(sorted(shown, key=lambda each: (levels[each.base], each.base, each.model))),
             tuple((records[other], kin[record.id, other]) for other in sorted(copies)),
-            len(near) > _MOST_KIN,
+            sum(counts.values()),
+            sum(counts.values()) > len(near),
         )
 
     def summaries(
@@ -119,12 +131,32 @@ class FamilyService:
         return repository.find_summaries(session, tenant.id, [each.id for each in records])
 
     def kin(
-        self, session: Reader, tenant: Tenant, record: FingerprintRecord, *, limit: int
+        self,
+        session: Reader,
+        tenant: Tenant,
+        record: FingerprintRecord,
+        *,
+        limit: int,
+        offset: int = 0,
+        verdicts: Collection[Verdict] = (),
     ) -> list[tuple[FingerprintRecord, Kin]]:
-        """The nearest kin of a stored model, those with the least P first."""
-        near = repository.kin_of(session, tenant.id, record.id, limit=limit)
+        """The kin of a stored model, those with the least P first.
+
+        Args:
+            offset: how many are left out before.
+            verdicts: only what it is so to; empty for all.
+        """
+        near = repository.kin_of(
+            session, tenant.id, record.id, limit=limit, offset=offset, verdicts=verdicts
+        )
         records = self._fingerprints.by_ids(session, tenant, [each.other_id for each in near])
         return [(records[each.other_id], each) for each in near if each.other_id in records]
+
+    def count_kin(
+        self, session: Reader, tenant: Tenant, record: FingerprintRecord
+    ) -> dict[Verdict, int]:
+        """How many stored models a model is what to."""
+        return listings.count_kin(session, tenant.id, record.id)
 
     def _declared(
         self, session: Reader, tenant: Tenant, records: Iterable[FingerprintRecord]
@@ -177,19 +209,35 @@ def _edges(
 
 
 def _without_detours(edges: Collection[FamilyEdge]) -> list[FamilyEdge]:
-    """The edges but those that another base explains: it is kin of the first, and shares more."""
+    """The edges but those that another base explains: it is kin of the first, and shares more.
+
+    Of two that share as much, it is the one that the other was made from: a copy in another layout
+    has the lines of its base.
+    """
     bases = defaultdict[str, dict[str, FamilyEdge]](dict)
     for edge in edges:
         bases[edge.model][edge.base] = edge
 
+    def is_before(one: str, other: str) -> bool:
+        if other in bases[one] and one in bases[other]:
+            return one < other
+        return one in bases[other]
+
     def is_explained(edge: FamilyEdge) -> bool:
         if edge.is_declared or edge.kin is None:
             return False
-        return any(
-            (edge.base in bases[other] or other in bases[edge.base])
-            and (way.is_declared or (way.kin is not None and way.kin.share > edge.kin.share))
-            for other, way in bases[edge.model].items()
-        )
+        for other, way in bases[edge.model].items():
+            if edge.base not in bases[other] and other not in bases[edge.base]:
+                continue
+            share = 0.0 if way.kin is None else way.kin.share
+            nearer = share > edge.kin.share
+            if (
+                way.is_declared
+                or nearer
+                or (share == edge.kin.share and is_before(other, edge.base))
+            ):
+                return True
+        return False
 
     return [edge for edge in edges if not is_explained(edge)]
 

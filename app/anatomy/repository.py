@@ -19,6 +19,7 @@ from app.infra.db.tables.tenants import TenantRow
 from app.tenancy.auth.records import Tenant
 from modelkin.core.fingerprints.anatomy import AnatomyVerdict
 from modelkin.core.fingerprints.relations.relation import Relation
+from modelkin.core.fingerprints.sources import Verdict
 
 __all__ = [
     "Due",
@@ -194,21 +195,28 @@ def kin_of(
     fingerprint_id: int,
     *,
     limit: int,
+    offset: int = 0,
+    verdicts: Collection[Verdict] = (),
     is_other: bool = False,
 ) -> list[Kin]:
     """The kin of a fingerprint, those with the least P first.
 
     Args:
+        offset: how many are left out before.
+        verdicts: only what it is so to; empty for all.
         is_other: whether to say what these are to it, and not what it is to these.
     """
     own = KinRow.other_id if is_other else KinRow.fingerprint_id
     last = KinRow.fingerprint_id if is_other else KinRow.other_id
     query = (
         select(KinRow)
-        .where(KinRow.tenant_id == tenant_id, own == fingerprint_id)
+        .where(KinRow.of(tenant_id), own == fingerprint_id)
         .order_by(KinRow.log10_p, KinRow.share.desc(), last)
         .limit(limit)
+        .offset(offset)
     )
+    if verdicts:
+        query = query.where(KinRow.verdict.in_(verdicts))
     rows = session.scalars(query.execution_options(populate_existing=True))
     return [_kin(row) for row in rows]
 
@@ -221,7 +229,7 @@ def find_kin(
     for some in _batches(ids):
         for those in _batches(others):
             query = select(KinRow).where(
-                KinRow.tenant_id == tenant_id,
+                KinRow.of(tenant_id),
                 KinRow.fingerprint_id.in_(some),
                 KinRow.other_id.in_(those),
             )

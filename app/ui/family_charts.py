@@ -16,7 +16,7 @@ _NODE_WIDTH: Final = 220.0
 _NODE_HEIGHT: Final = 30.0
 _GAP: Final = 12.0
 _MOST_IN_COLUMN: Final = 40
-"""The models of a level that are drawn; the table has all."""
+"""The models of a level that are drawn, the nearest; the table has all."""
 _LETTERS: Final = 28
 """The letters of a name that a node has room for."""
 
@@ -63,7 +63,8 @@ def family_tree(family: Family) -> FamilyTree:
     for member in family.members:
         columns[member.level].append(member)
     levels = sorted(columns)
-    drawn = {level: columns[level][:_MOST_IN_COLUMN] for level in levels}
+    shares = _shares(family)
+    drawn = {level: _nearest(columns[level], shares) for level in levels}
     tallest = max(map(len, drawn.values()))
     height = tallest * (_NODE_HEIGHT + _GAP) - _GAP
     nodes = dict[str, FamilyNode]()
@@ -82,6 +83,23 @@ def family_tree(family: Family) -> FamilyTree:
         ),
         len(family.members) - len(nodes),
     )
+
+
+def _shares(family: Family) -> dict[str, float]:
+    """The greatest share of an edge of each model."""
+    shares = defaultdict[str, float](float)
+    for edge in family.edges:
+        share = edge.kin.share if edge.kin else 0.0
+        for name in (edge.model, edge.base):
+            shares[name] = max(shares[name], share)
+    return shares
+
+
+def _nearest(members: list[FamilyMember], shares: Mapping[str, float]) -> list[FamilyMember]:
+    """The members of a level that are drawn, in their order."""
+    nearest = sorted(members, key=lambda each: -shares[each.name])[:_MOST_IN_COLUMN]
+    kept = {each.name for each in nearest}
+    return [each for each in members if each.name in kept]
 
 
 def _line(edge: FamilyEdge, nodes: Mapping[str, FamilyNode]) -> FamilyLine:

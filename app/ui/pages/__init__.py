@@ -7,6 +7,7 @@ from typing import Final
 from app.ui.pages import (
     anatomies,
     clusterings,
+    families,
     graph,
     jobs,
     keys,
@@ -32,5 +33,6 @@ PAGES: Final = (
     *(matrix.routes, graph.routes, graph.data, clusterings.routes, lineages.routes),
     *(uploads.routes, learngenes.routes, merges.routes, jobs.routes, sources.routes),
     *(subscriptions.routes, keys.routes, sign_in.routes, anatomies.routes),
+    *(anatomies.data, families.routes, families.data),
 )
 """The routes of all pages, in the order in which they are asked."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 import httpx
 import pytest
 
@@ -32,12 +35,38 @@ def rows(text: str, table: str) -> list[str]:
 
 
 def test_the_list_says_what_was_found(family: httpx.Client) -> None:
-    """Each model with its verdict, what it declares, and a link; a prefix narrows the list."""
+    """Each model with what was found, what it declares, and a link."""
     found = {row.partition("</a>")[0].rpartition(">")[2]: row for row in page_rows(family)}
-    assert "a copy" in found["acme/base"]
+    assert "all lines of both are equal" in found["acme/base"]
     assert "assembled" in found["mixer/assembled"]
     assert "acme/tuned" in found["acme/tuned-8bit"]
-    assert 3 == len(rows(page(family, "/anatomies?q=acme/"), "anatomies"))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("q=cme/", {"acme/base", "acme/tuned", "acme/tuned-8bit"}),
+        ("q=BASE", {"acme/base", "mirror/base"}),
+        ("found=assembled", {"mixer/assembled"}),
+        ("q=acme&found=copy", {"acme/base", "acme/tuned"}),
+        ("stated_by=hub", set()),
+    ],
+)
+def test_the_list_is_narrowed(family: httpx.Client, query: str, expected: set[str]) -> None:
+    """By any part of a name, by what was found, and by who made it; its file has the same."""
+    shown = rows(page(family, f"/anatomies?{query}"), "anatomies")
+    assert expected == {row.partition("</a>")[0].rpartition(">")[2] for row in shown}
+    assert expected == {row["model"] for row in file(family, f"/anatomies.csv?{query}")}
+
+
+def file(http: httpx.Client, path: str) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    text = page(http, path)
+    return list(csv.DictReader(io.StringIO(text.removeprefix("\ufeff"), newline="")))
+
+
+def test_no_such_model_is_said(family: httpx.Client) -> None:
+    """A list of nothing leads to all."""
     assert "No such model" in page(family, "/anatomies?q=nowhere")
 
 
@@ -66,6 +95,43 @@ def test_a_copy_is_named(family: httpx.Client) -> None:
     assert "average" not in text.partition("<dl")[0]
 
 
+def test_all_relatives_are_listed(family: httpx.Client) -> None:
+    """Each with what the model is to it, how many there are of a kind, and in a file."""
+    text = page(family, "/relatives?of=acme/base")
+    found = {row.partition("</a>")[0].rpartition(">")[2]: row for row in rows(text, "relatives")}
+    assert "its derivative" in found["acme/tuned"]
+    assert "copy of mirror/base" in found["mirror/base"]
+    assert found.keys() == {row["model"] for row in file(family, "/relatives.csv?of=acme/base")}
+    [copy] = rows(page(family, "/relatives?of=acme/base&found=copy"), "relatives")
+    assert "mirror/base" in copy
+    [row] = file(family, "/relatives.csv?of=acme/base&found=copy")
+    assert ("mirror/base", "1.0") == (row["model"], row["share_of_lines"])
+
+
+def test_relatives_go_on(family: httpx.Client) -> None:
+    """A page begins after those before it, in the same order."""
+    first = page(family, "/relatives?of=acme/base&after=2")
+    everything = rows(page(family, "/relatives?of=acme/base"), "relatives")
+    assert everything[2:] == rows(first, "relatives")
+
+
+def test_duplicates_are_listed_together(family: httpx.Client) -> None:
+    """The model that was stored first stands for its copies."""
+    found = [row.partition("</th>") for row in rows(page(family, "/duplicates"), "duplicates")]
+    assert 2 == len(found)
+    for (first, _, others), names in zip(
+        found, (("acme/base", "mirror/base"), ("acme/tuned", "quiet/renamed")), strict=True
+    ):
+        assert f"{names[0]}</a>" in first
+        assert f"{names[1]}</a>" in others
+
+
+def test_a_younger_model_with_all_lines_is_no_base(family: httpx.Client) -> None:
+    """A vocabulary that grew has all lines of its base, which was not made from it."""
+    text = page(family, "/family?of=acme/base")
+    assert not [row for row in rows(text, "edges") if "acme/base</a></th>" in row]
+
+
 def test_a_family_hangs_each_model_on_its_nearest_base(family: httpx.Client) -> None:
     """A chain of two, an undeclared one in another layout, and a base that is not stored."""
     text = page(family, "/family?of=acme/base")
@@ -91,9 +157,14 @@ def test_two_models_are_compared_by_tensor(family: httpx.Client) -> None:
     assert "<code>layers.3.q</code>" in found["blk.layers.3.q"]
     assert "100.0%" in found["blk.layers.3.q"]
     assert "not compared" in found["blk.norm"]
+    taken = file(family, "/tensors.csv?a=quiet/renamed&b=acme/tuned")
+    assert found.keys() == {row["tensor"] for row in taken}
+    assert {"layers.3.q"} == {row["there"] for row in taken if row["tensor"] == "blk.layers.3.q"}
 
 
-@pytest.mark.parametrize("path", ["/anatomies/no/where", "/family?of=no/where"])
+@pytest.mark.parametrize(
+    "path", ["/anatomies/no/where", "/family?of=no/where", "/relatives?of=no/where"]
+)
 def test_a_model_without_a_fingerprint_is_a_problem_page(family: httpx.Client, path: str) -> None:
     """404, as a page."""
     answer = family.get(path, headers={"Accept": "text/html"})

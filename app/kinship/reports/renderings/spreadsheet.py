@@ -1,19 +1,13 @@
-"""A report as one table in CSV (RFC 4180), a finding or a model a row.
-
-A spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, and names
-come from strangers. Such a text gets an apostrophe before it, as spreadsheets write texts.
-"""
+"""A report as one table in CSV, a finding or a model a row."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
 from functools import singledispatch
-from typing import Final, TypeAlias
+from typing import Final
 
+from app.infra.spreadsheets import Row, spreadsheet_pieces
 from app.kinship.reports.renderings.kept import ReportRow
-from modelkin._terminal_text import one_line
 from modelkin.types.reports import (
     ContradictedBase,
     CopyGroup,
@@ -43,40 +37,11 @@ COLUMNS: Final = (
     "digest",
     "sentence",
 )
-_FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r")
-_BYTE_ORDER_MARK: Final = "\ufeff"
-"""Without it, spreadsheets take UTF-8 for another encoding."""
-
-_PIECE_CHARACTERS: Final = 1 << 17
-
-Cell: TypeAlias = str | int | float | bool | None
-Row: TypeAlias = dict[str, Cell]
 
 
 def spreadsheet(rows: Iterable[tuple[str, ReportRow]]) -> Iterator[bytes]:
     """The table of the rows of a report, each with the name of its own, in UTF-8."""
-    lines = io.StringIO(newline="")
-    writer = csv.DictWriter(lines, COLUMNS, restval="")
-    lines.write(_BYTE_ORDER_MARK)
-    writer.writeheader()
-    for _, found in rows:
-        for row in _told(found):
-            writer.writerow({name: _cell(value) for name, value in row.items()})
-        if lines.tell() > _PIECE_CHARACTERS:
-            yield lines.getvalue().encode()
-            lines.seek(0)
-            lines.truncate()
-    yield lines.getvalue().encode()
-
-
-def _cell(value: Cell) -> Cell:
-    """A cell that no spreadsheet computes, on one line."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if not isinstance(value, str):
-        return value
-    text = one_line(value)
-    return f"'{text}" if value.lstrip().startswith(_FORMULAS) or text.startswith("'") else text
+    return spreadsheet_pieces(COLUMNS, (row for _, found in rows for row in _told(found)))
 
 
 @singledispatch

@@ -1,0 +1,1 @@
+"""Queries for anatomies beside those of ``repository``: lists for people."""
