@@ -40,6 +40,11 @@ class Service:
         self._process = process
         self._log = log
 
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
+
     def wait_until_ready(self) -> None:
         """Return once the service answers; raise :class:`DemoError` if it ends or is late."""
         began = reported = time.monotonic()

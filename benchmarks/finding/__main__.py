@@ -1,4 +1,4 @@
-"""``python -m benchmarks.finding [--models N] [--redis]``: measure a hub of any size."""
+"""``python -m benchmarks.finding [--models N] [--redis | --pages]``: measure a hub of any size."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks import report
-from benchmarks.finding import gates, shared
+from benchmarks.finding import gates, pages, shared
 
 
 def main() -> None:
@@ -19,6 +19,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the index is kept for the next time")
     parser.add_argument("--questions", type=int, default=60, help="of each kind")
     parser.add_argument("--redis", action="store_true", help="measure Redis beside the disk")
+    parser.add_argument("--pages", action="store_true", help="measure the explorer's pages")
     options = parser.parse_args()
     if options.redis:
         table = shared.measure(options.models, options.questions)
@@ -26,6 +27,10 @@ def main() -> None:
         return
     with ExitStack() as stack:
         folder = options.folder or Path(stack.enter_context(TemporaryDirectory()))
+        if options.pages:
+            found = pages.measure(options.models, folder)
+            print(report.markdown(found, report.machine(pages.LIBRARIES)))
+            return
         found = gates.measure(
             options.models, folder, questions=options.questions, largest=options.largest
         )
