@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -69,7 +70,7 @@ def test_the_list_is_taken_whole(app: AppHarness) -> None:
 def test_kin_are_found_by_their_models(app: AppHarness) -> None:
     """SQLite goes by the key of the table: the index of the tenant has all of its kin."""
     with app.database.reading() as session:
-        connection, seen = session.connection(), list[tuple[str, object]]()
+        connection, seen = session.connection(), list[tuple[str, Any]]()
         event.listen(connection, "before_cursor_execute", lambda *args: seen.append(args[2:4]))
         repository.kin_of(session, app.tenant.id, 1, limit=5, verdicts=["copy"])
         repository.find_kin(session, app.tenant.id, [1, 2, 3], [1, 2, 3])
