@@ -7,12 +7,15 @@ for, whatever M. The result equals ``select_support``'s, bit for bit.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.core.indices import IndexArray, index_dtype
+from modelkin.core.kernels.choice import kernels
+from modelkin.core.selection.radix import locate_count
 from modelkin.core.support import Support
 from modelkin.errors import InvalidImportance, InvalidParameter
 
@@ -22,6 +25,10 @@ _LEAST_ROOM: Final = 1 << 20
 """Entries that are gathered at least before the smaller ones are dropped."""
 _LEAST_PART: Final = 1 << 16
 """Entries that are looked at together, unless fewer are left."""
+_BLOCK: Final = 1 << 18
+"""Entries that are dropped or kept together."""
+
+_Block = tuple[npt.NDArray[np.uint32], npt.NDArray[Any]]
 
 
 class LargestEntries:
@@ -86,9 +93,13 @@ class LargestEntries:
                 f"takes only positive ones",
                 field="importance",
             )
-        kept = self._kept(min(k, self._filled))
-        indices: IndexArray = self._indices[: self._filled][kept]
-        indices.sort()
+        k = min(k, self._filled)
+        indices: IndexArray = np.empty(k, self._indices.dtype)
+        done = 0
+        for _, some in self._kept(*self._bound(k)):
+            indices[done : done + some.size] = some
+            done += some.size
+        indices.sort(kind="stable")  # of few runs, as tensors are: in a tenth of the time
         return Support.trusted(indices, self._num_parameters)
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
@@ -110,11 +121,14 @@ class LargestEntries:
 
     def _take(self, begin: int, bits: npt.NDArray[np.uint32]) -> None:
         """Append the entries of a part that may be among the largest; there is room for all."""
-        found = np.flatnonzero(bits > self._floor)
+        ties = 0
         if begin < self._tie:
-            ties = np.flatnonzero(bits[: self._tie - begin] == self._floor)
-            found = np.concatenate([found, ties])
-        end = self._filled + found.size
+            ties = int(np.count_nonzero(bits[: self._tie - begin] == self._floor))
+        count = int(np.count_nonzero(bits > self._floor)) + ties
+        if not count:
+            return
+        found = kernels().emit(bits, self._floor, ties, count)
+        end = self._filled + count
         self._bits[self._filled : end] = bits[found]
         self._indices[self._filled : end] = found
         self._indices[self._filled : end] += self._indices.dtype.type(begin)
@@ -122,21 +136,37 @@ class LargestEntries:
 
     def _drop(self, k: int) -> None:
         """Keep the ``k`` largest entries alone, in the order that they have."""
-        kept = self._kept(k)
-        bits = self._bits[: self._filled][kept]
-        indices = self._indices[: self._filled][kept]
-        self._filled = k
-        self._bits[:k], self._indices[:k] = bits, indices
-        self._floor = int(bits.min())
-        self._tie = int(indices[bits == self._floor].max())
+        self._floor, self._tie = self._bound(k)
+        done = 0
+        for bits, indices in self._kept(self._floor, self._tie):
+            end = done + bits.size  # no further than where they lay
+            self._bits[done:end], self._indices[done:end] = bits, indices
+            done = end
+        self._filled = done
 
-    def _kept(self, k: int) -> npt.NDArray[np.bool_]:
-        """Which of the gathered entries are the ``k`` largest; ``k`` are gathered at least."""
-        bits, indices = self._bits[: self._filled], self._indices[: self._filled]
-        last = np.partition(bits, self._filled - k)[self._filled - k]
-        kept: npt.NDArray[np.bool_] = bits > last
-        equal = bits == last
-        wanted = k - int(np.count_nonzero(kept))
-        if wanted < np.count_nonzero(equal):
-            equal &= indices <= np.partition(indices[equal], wanted - 1)[wanted - 1]
-        return np.asarray(kept | equal)
+    def _bound(self, k: int) -> tuple[int, int]:
+        """The bits and the index of the last of the ``k`` largest; ``k`` are gathered at least."""
+        bits = self._bits[: self._filled]
+        last = locate_count(
+            kernels().histogram(bits), k, lambda upper: kernels().histogram_within(bits, upper)
+        )
+        assert last is not None  # all that are gathered are positive
+        equal = np.concatenate([i[b == last.bits] for b, i in self._blocks()])
+        ties = last.ties - 1
+        return last.bits, int(np.partition(equal, ties)[ties] if last.partial else equal.max())
+
+    def _kept(self, floor: int, tie: int) -> Iterator[_Block]:
+        """Yield what is gathered and is no smaller than an entry of these bits and this index."""
+        for bits, indices in self._blocks():
+            kept = bits > floor
+            equal = bits == floor
+            if equal.any():
+                kept |= equal & (indices <= tie)
+            places = np.flatnonzero(kept)
+            yield bits[places], indices[places]
+
+    def _blocks(self) -> Iterator[_Block]:
+        """Yield what is gathered, in blocks whose copies take no memory to speak of."""
+        for begin in range(0, self._filled, _BLOCK):
+            end = min(begin + _BLOCK, self._filled)
+            yield self._bits[begin:end], self._indices[begin:end]
