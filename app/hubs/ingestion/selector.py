@@ -18,7 +18,7 @@ from app.hubs.ingestion.bases import LACKING
 from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher, revision_label
 from app.hubs.ingestion.files.resumption import Resumption
 from app.hubs.ingestion.masks import tables_of_two_values
-from app.hubs.ingestion.reading import LinesRequest, Reading
+from app.hubs.ingestion.reading import FetchedReading, LinesRequest
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import PlannedSize, Sizes, select
 from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget
@@ -223,22 +223,24 @@ class SupportSelector:
                 main.require(_WEIGHT)
                 weight = self._part(session, made, _WEIGHT, main, main)
             usual = self._sister_size(session, main)
-        reading = Reading(checkpoint, main.layout, fetching.ranged, lines)
+        reading = FetchedReading(checkpoint, main.layout, fetching.ranged, lines)
         if weight is not None:
             reading.ask_weights(weight.size.k_for)
         if base is not None:
             reading.ask_differences(base, usual.k_for)
-        fetching.make_room(reading.most_held)
+        fetching.make_room(reading.one_pass.most_twice)
         resumption = fetching.resumption(made.recipe, made.difference_recipe, main.layout.digest)
         try:
-            reading.read(partial(_count_stage, count, "reading"), resumption)
+            reading.fetch(partial(_count_stage, count, "reading"), resumption)
         except HubTimeout as error:
             if resumption.kept:
                 raise HubUnavailable(f"{error}: the next attempt goes on from here") from None
             raise
         supports, reason = [], made.base.reason
         if weight is not None:
-            supports.append((weight, reading.weights_support()))
+            support = reading.weights_support()
+            assert support is not None  # so much was asked for
+            supports.append((weight, support))
         if base is not None:
             try:
                 supports.append(self._difference(checkpoint, base, made, main, reading))
@@ -256,7 +258,7 @@ class SupportSelector:
         base: Checkpoint,
         made: IngestResult,
         main: SpaceTarget,
-        reading: Reading,
+        reading: FetchedReading,
     ) -> tuple[_Part, Support]:
         """The support of the difference from a base, and the sister space that it is for."""
         assert made.base.revision is not None

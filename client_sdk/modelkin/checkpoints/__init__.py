@@ -27,8 +27,8 @@ from modelkin.checkpoints.inner_products import inner_products
 from modelkin.checkpoints.learngenes.average import AveragedLearngene, average_checkpoints
 from modelkin.checkpoints.learngenes.cut import cut_checkpoint
 from modelkin.checkpoints.lines import fingerprint
-from modelkin.checkpoints.one_pass import weights_of
 from modelkin.checkpoints.opening import open_checkpoint
+from modelkin.checkpoints.reading import Reading, weights_of
 from modelkin.checkpoints.rounding import rounding_note
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.checkpoints.values import CheckpointSink, CheckpointValues
@@ -46,6 +46,7 @@ __all__ = [
     "StoredTensor",
     "Weights",
     "PassObserver",
+    "Reading",
     "WrittenSupport",
     "average_checkpoints",
     "cut_checkpoint",

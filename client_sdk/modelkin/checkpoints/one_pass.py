@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -19,16 +18,15 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.importance import magnitudes
 from modelkin.checkpoints.lines import PassLines
 from modelkin.checkpoints.rounding import RoundingSamples
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.selection.largest import LargestEntries
-from modelkin.core.weights import TensorDigest, Weights, WeightsDigest
+from modelkin.core.weights import TensorDigest, WeightsDigest
 from modelkin.errors import InvalidCheckpoint, ModelkinError
 
-__all__ = ["OnePass", "describe_weights", "weights_of"]
+__all__ = ["AfterFile", "Counting", "Hold", "OnePass"]
 
 Counting = Callable[[int, int], None]
 """A function of the values read so far, and of all."""
@@ -326,43 +324,6 @@ def _held(steps: Sequence[_Step]) -> list[int | None]:
         begin = begin if step.twice is None else step.twice
         held.append(begin)
     return held[::-1]
-
-
-def weights_of(checkpoint: Checkpoint, count: Counting | None = None) -> Weights:
-    """Describe the weights of a checkpoint: all its tensors of floats, also those left out.
-
-    Exact copies are told by it: the same values in another dtype are another model.
-
-    An adapter's are its factors. The files are read once, in stretches.
-
-    Args:
-        checkpoint: the checkpoint, as it was opened.
-        count: is called with the values read so far and all of them.
-
-    Raises:
-        InvalidCheckpoint: a file ends early.
-        OSError: a file cannot be read.
-    """
-    one = OnePass()
-    digest = one.digest()
-    one.add_stored(digest, checkpoint.stored)
-    one.read(count)
-    return describe_weights(checkpoint, digest)
-
-
-def describe_weights(checkpoint: Checkpoint, digest: WeightsDigest) -> Weights:
-    """The description of a checkpoint's weights with this digest of them."""
-    dtypes: Counter[str] = Counter()
-    for tensor in checkpoint.stored:
-        dtypes[tensor.dtype] += tensor.size
-    files = {tensor.path for tensor in checkpoint.stored}
-    return Weights(
-        digest=digest.result(),
-        tensors=digest.tensors,
-        files=len(files),
-        size=sum(file.stat().st_size for file in files),
-        dtypes=dict(dtypes.most_common()),
-    )
 
 
 def _parts(tensor: StoredTensor) -> list[StoredTensor]:
