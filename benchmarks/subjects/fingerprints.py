@@ -27,10 +27,19 @@ from benchmarks.harness import (
     use_kernels,
 )
 from benchmarks.report import Findings, Row, range_of
-from modelkin.checkpoints import Checkpoint, fingerprint, open_checkpoint
+from modelkin.checkpoints import (
+    Checkpoint,
+    Reading,
+    default_rule,
+    fingerprint,
+    open_checkpoint,
+    select_from_checkpoint,
+    weights_of,
+)
 from modelkin.core.fingerprints.matrices import part_of
 from modelkin.core.fingerprints.tensor_lines import TensorLines, lines_of, read_lines
 from modelkin.torch.fingerprints.matrices import DeviceMatrix, matrices_of
+from tests.support.models.counted_files import CountedFiles
 
 LIBRARIES = ("numpy", "numba")
 
@@ -125,6 +134,7 @@ def _of_file(quick: bool) -> list[Row]:
         ]
         result = race(ways, 1 if quick else 3, time.process_time)
         grown = extra_memory(partial(fingerprint, checkpoint, threads=1))
+        pushed = _of_push(path, quick)
     nanoseconds = result.seconds(OURS).times(1e9 / values)
     minutes = nanoseconds.median * SEVEN_BILLION / 60e9
     what = f"a file of BF16, {values * 2 / 1e9:.1f} GB"
@@ -147,7 +157,63 @@ def _of_file(quick: bool) -> list[Row]:
             minutes <= MOST_MINUTES,
         ),
         _memory(what, grown, values),
+        *pushed,
     ]
+
+
+def _of_push(path: Path, quick: bool) -> list[Row]:
+    """All that a push sends of a file: from one reading, and from one for each."""
+    checkpoint = open_checkpoint(path)
+    ways = [
+        Contender(OURS, partial(_in_one_reading, checkpoint)),
+        Contender("apart", partial(_apart, checkpoint)),
+    ]
+    busy = race(ways, 1 if quick else 3, time.process_time)
+    size = path.stat().st_size
+    bytes_read = []
+    for run in (_in_one_reading, _apart):
+        files = CountedFiles(size // 4)
+        run(open_checkpoint(path, open_file=files.open))
+        bytes_read.append(files.came / size)
+    memory = [extra_memory(partial(run, checkpoint)) or 0 for run in (_in_one_reading, _apart)]
+    what = "support, digests and fingerprint of that file"
+    return [
+        Row(
+            f"{what}: bytes from a disk, where a quarter stays in memory",
+            f"{bytes_read[0]:.2f} times the file",
+            f"apart: {bytes_read[1]:.2f} times",
+            f"{bytes_read[0] / bytes_read[1]:.3f}×",
+            "≤ 1.01 times",
+            bytes_read[0] <= 1.01,
+        ),
+        Row(
+            f"{what}: processor time, all of it in memory",
+            f"{busy.seconds(OURS).median:.1f} s",
+            f"apart: {busy.seconds('apart').median:.1f} s",
+            range_of(busy.ratio(OURS, "apart")),
+        ),
+        Row(
+            f"{what}: memory",
+            f"{memory[0] / 2**20:.0f} MiB",
+            f"apart: {memory[1] / 2**20:.0f} MiB",
+            f"{memory[0] / memory[1]:.2f}×" if all(memory) else "",
+        ),
+    ]
+
+
+def _in_one_reading(checkpoint: Checkpoint) -> None:
+    reading = Reading(checkpoint)
+    reading.ask_weights(lambda _: default_rule(checkpoint).k)
+    reading.ask_lines()
+    reading.read()
+    reading.weights_support()
+    reading.fingerprint()
+
+
+def _apart(checkpoint: Checkpoint) -> None:
+    select_from_checkpoint(checkpoint)
+    weights_of(checkpoint)
+    fingerprint(checkpoint)
 
 
 def _memory(what: str, grown: int | None, values: int) -> Row:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from typing import Final, Generic, NamedTuple, TypeVar
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from types import TracebackType
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["Counting", "Job", "check_threads", "processors", "run_jobs"]
+__all__ = ["Beside", "Counting", "Job", "check_threads", "processors", "run_jobs"]
 
 T = TypeVar("T")
 
@@ -48,6 +50,49 @@ def run_jobs(jobs: Sequence[Job[T]], threads: int, count: Counting | None = None
         count: is called ten times a second, by the thread of the caller; what it raises ends all.
     """
     return _Reading(jobs, count).run(threads)
+
+
+class Beside:
+    """Threads that run tasks of tensors, in a ``with`` block that ends when all have run.
+
+    No more tasks wait than there are threads: the pass is a few tensors ahead at most, so that
+    their bytes are still at hand.
+
+    Args:
+        threads: 1 or more.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._pool = ThreadPoolExecutor(threads, "lines")
+        self._running: deque[tuple[object, Future[None]]] = deque()
+
+    def run(self, tensor: object, task: Callable[[], None]) -> None:
+        """Have a thread run a task, after all earlier ones of the same tensor.
+
+        Raises:
+            Exception: what an earlier task has raised.
+        """
+        while len(self._running) >= self._threads or any(
+            each is tensor for each, _ in self._running
+        ):
+            self._running.popleft()[1].result()
+        self._running.append((tensor, self._pool.submit(task)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            while exc is None and self._running:
+                self._running.popleft()[1].result()
+        finally:
+            self._pool.shutdown(cancel_futures=True)
 
 
 def check_threads(threads: int | None) -> None:

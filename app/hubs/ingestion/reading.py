@@ -13,9 +13,10 @@ from app.hubs.ingestion.base_names import LACKING
 from app.hubs.ingestion.files.checkpoint_fetcher import CheckpointFetcher
 from app.hubs.ingestion.files.ranged_files import RangedFiles
 from app.hubs.ingestion.files.resumption import Resumption
+from modelkin._threads import Counting
 from modelkin.checkpoints import Checkpoint, Reading
 from modelkin.checkpoints.lines import PassLines
-from modelkin.checkpoints.one_pass import Counting, OnePass
+from modelkin.checkpoints.one_pass import OnePass
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.layout import Layout
 
@@ -89,7 +90,7 @@ class FetchedReading(Reading):
 
         resumption.restore(self.one_pass)
         self._files.trust(self.one_pass.finished)  # a state is kept of compared files alone
-        self.read(count, after_file, self._files.hold)
+        self.read(count, after_file, self._files.hold, threads=1)
         self._compare(None)
         if self._request is not None:
             self._request.is_read = True

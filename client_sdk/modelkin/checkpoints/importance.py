@@ -44,6 +44,7 @@ __all__ = [
     "CHUNK_SIZE",
     "PassObserver",
     "WrittenSupport",
+    "check_base",
     "default_rule",
     "digest_of_base",
     "importance_chunks",
@@ -102,7 +103,7 @@ def importance_chunks(checkpoint: Checkpoint, base: Checkpoint | None = None) ->
     """
     bases: list[StoredTensor | None] = [None] * len(checkpoint.tensors)
     if base is not None:
-        _check_base(checkpoint, base)
+        check_base(checkpoint, base)
     if base is not None and not isinstance(checkpoint, Adapter):
         checkpoint, base = checkpoint.beside(base)
         bases = list(base.tensors)
@@ -334,8 +335,13 @@ def _not_finite(
     )
 
 
-def _check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
-    """Check that names and shapes agree; the error lists the first few that do not."""
+def check_base(checkpoint: Checkpoint, base: Checkpoint) -> None:
+    """Check that names and shapes agree.
+
+    Raises:
+        SpaceMismatch: they do not; lists the first few.
+        InvalidParameter: the base is an adapter.
+    """
     _require_weights(base)
     if isinstance(checkpoint, Adapter):
         checkpoint.targets_in(base)

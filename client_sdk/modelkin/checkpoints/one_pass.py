@@ -11,13 +11,16 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from modelkin._threads import Beside, Counting
 from modelkin.checkpoints.importance import magnitudes
 from modelkin.checkpoints.lines import PassLines
 from modelkin.checkpoints.rounding import RoundingSamples
@@ -26,10 +29,8 @@ from modelkin.core.selection.largest import LargestEntries
 from modelkin.core.weights import TensorDigest, WeightsDigest
 from modelkin.errors import InvalidCheckpoint, ModelkinError
 
-__all__ = ["AfterFile", "Counting", "Hold", "OnePass"]
+__all__ = ["AfterFile", "Hold", "OnePass"]
 
-Counting = Callable[[int, int], None]
-"""A function of the values read so far, and of all."""
 AfterFile = Callable[[frozenset[Path]], None]
 """A function of all files that are read no more, once one of them has been read to its end."""
 Hold = Callable[[Path, int | None], None]
@@ -202,6 +203,7 @@ class OnePass:
         count: Counting | None = None,
         after_file: AfterFile | None = None,
         hold: Hold | None = None,
+        threads: int = 1,
     ) -> None:
         """Answer all that was asked.
 
@@ -211,6 +213,8 @@ class OnePass:
                 after which :attr:`finished` has the same files.
             hold: is called where the bytes change that must stay at hand, since they are read
                 again.
+            threads: that read lines beside the rest, where more than one; then the bytes of a few
+                tensors before are read again, and ``after_file`` and ``hold`` are not to be given.
 
         Raises:
             InvalidCheckpoint: a value is not finite, or a file ends early.
@@ -220,12 +224,24 @@ class OnePass:
         total = sum(step.size for step in steps)
         read = sum(step.size for step in steps[: self._done])
 
+        counting = Lock()
+
         def took(size: int) -> None:
             nonlocal read
-            read += size
-            if count is not None:
-                count(read, total)
+            with counting:
+                read += size
+                if count is not None:
+                    count(read, total)
 
+        if threads > 1:
+            with Beside(threads) as beside:
+                for step in steps[self._done :]:
+                    if step.twice is None:
+                        self._run(step, took)
+                    else:
+                        beside.run(step.tensor, partial(step.run, took))
+            self._done = len(steps)
+            return
         held, before = _held(steps), None
         for at, step in enumerate(steps[self._done :], self._done):
             if hold is not None and before != (now := (step.tensor.path, held[at])):

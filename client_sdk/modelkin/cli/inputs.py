@@ -162,9 +162,7 @@ class Plan:
         """The support, of K indices where K is given."""
         rule = self.rule
         if k is not None:
-            mine, whole = self.checkpoint.num_parameters, self.layout
-            share = 1 if whole is None else mine / whole.num_parameters
-            rule = SelectionRule.of(mine, k=min(mine, max(1, round(share * k))))
+            rule = SelectionRule.of(self.checkpoint.num_parameters, k=self.share_of(k))
         support = checkpoints.select_from_checkpoint(
             self.checkpoint,
             self.base,
@@ -173,6 +171,22 @@ class Plan:
             base_digest=self.importance.base_digest,
         )
         return support if self.layout is None else support.reordered(self.layout)
+
+    def share_of(self, k: int) -> int:
+        """How many of K indices of the space the checkpoint has, which may lack a part."""
+        mine, whole = self.checkpoint.num_parameters, self.layout
+        share = 1 if whole is None else mine / whole.num_parameters
+        return min(mine, max(1, round(share * k)))
+
+    def against(self, digest: str, space: SpaceInfo | None) -> Plan:
+        """The plan with the digest of its base.
+
+        Raises:
+            SpaceMismatch: the space is of another base.
+        """
+        importance = Importance.of("delta", digest, self.importance.note)
+        _check_kind(importance, space, self.base)
+        return replace(self, importance=importance)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -185,15 +199,20 @@ class Plan:
 
 
 def plan_of(
-    arguments: argparse.Namespace, checkpoint: Checkpoint, space: SpaceInfo | None = None
+    arguments: argparse.Namespace,
+    checkpoint: Checkpoint,
+    space: SpaceInfo | None = None,
+    *,
+    digest: bool = True,
 ) -> Plan:
     """Return the plan that a command's options make for a checkpoint.
 
     Args:
         arguments: the command's arguments.
         checkpoint: the model.
-        space: the space that the support is for. The digest of a base's weights is computed where
-            a service compares it, and not for a file.
+        space: the space that the support is for.
+        digest: whether to compute the digest of a base's weights, which a service compares; of a
+            support for a file it never is.
 
     Raises:
         InvalidParameter: options contradict each other, or are out of range.
@@ -218,12 +237,12 @@ def plan_of(
     else:
         rule = checkpoints.default_rule(checkpoint, base)
     _check_kind(Importance.of(kind), space, base)
-    digest, layout = None, None if space is None else space.layout
-    if base is not None and getattr(arguments, "space", None) is not None:
-        digest = digest_of_base(base, checkpoint, layout)
-    importance = Importance.of(kind, digest, checkpoint.origin_note)
-    _check_kind(importance, space, base)
-    return Plan(checkpoint, base, importance, rule, layout)
+    layout = None if space is None else space.layout
+    importance = Importance.of(kind, note=checkpoint.origin_note)
+    plan = Plan(checkpoint, base, importance, rule, layout)
+    if base is None or not digest or getattr(arguments, "space", None) is None:
+        return plan
+    return plan.against(digest_of_base(base, checkpoint, layout), space)
 
 
 def sets_size(arguments: argparse.Namespace) -> bool:

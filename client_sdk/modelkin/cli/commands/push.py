@@ -10,11 +10,10 @@ from typing import Any
 
 from modelkin._terminal_text import one_line
 from modelkin._validation import check_model_name
-from modelkin.checkpoints import Checkpoint, fingerprint, weights_of
+from modelkin.checkpoints import Checkpoint
 from modelkin.cli.blinding import add_blinding, blinding_of_source
 from modelkin.cli.fitting import require_fit
 from modelkin.cli.inputs import (
-    Plan,
     Source,
     check_options,
     open_source,
@@ -24,6 +23,7 @@ from modelkin.cli.inputs import (
 from modelkin.cli.options import FILE, add_selection, add_service
 from modelkin.cli.origins import unchecked_note
 from modelkin.cli.output import Answer, fields_of, quantity
+from modelkin.cli.pushed_files import PushedFile
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Content
 from modelkin.core.blinding import Blinding
@@ -33,8 +33,7 @@ from modelkin.core.support import Support
 from modelkin.errors import (
     ApiError,
     ConflictError,
-    InvalidCheckpoint,
-    InvalidFingerprint,
+    InvalidInput,
     InvalidParameter,
     NotFoundError,
     PermissionDeniedError,
@@ -71,7 +70,7 @@ def push_options(parser: argparse.ArgumentParser) -> None:
         "--no-fingerprint",
         action="store_true",
         help="send no fingerprint of a checkpoint beside its support, by which models of other "
-        "layouts are found; making one reads the file again",
+        "layouts are found",
     )
     add_blinding(parser)
     about = parser.add_argument_group("about the model")
@@ -97,10 +96,10 @@ def push(arguments: argparse.Namespace) -> Answer:
         blinding = blinding_of_source(arguments, source)
         if space is not None:
             require_fit(arguments.input, source, blinding, space, ordered=True)
+        file: PushedFile | None = None
         if isinstance(source, Checkpoint):
-            value, notes = _agreed_support(
-                client, arguments, plan_of(arguments, source, space), blinding
-            )
+            file = _read(arguments, source, space)
+            value, notes = _agreed_support(client, arguments, file, blinding)
         else:
             value, notes = source, unchecked_note(arguments.input, source, space)
         if blinding is not None and isinstance(value, Support):
@@ -108,10 +107,10 @@ def push(arguments: argparse.Namespace) -> Answer:
         if arguments.signature_only and isinstance(value, Support):
             value = _sign(value, space or client.spaces.get(arguments.space))
         info = _describe(client, _put(client, arguments, value), described)
-        if isinstance(source, Checkpoint) and isinstance(value, Support) and blinding is None:
-            notes = (*notes, *_state_weights(client, info, source))
+        if file is not None and _tells_of_weights(arguments):
+            notes = (*notes, *_state_weights(client, info, file))
             if not arguments.no_fingerprint:
-                notes = (*notes, *_send_fingerprint(client, arguments, info, source))
+                notes = (*notes, *_send_fingerprint(client, arguments, info, file))
     more = f", tags {', '.join(info.tags)}" if info.tags else ""
     more += f", base model {info.base_model}" if info.base_model else ""
     if info.kind == "subspace":
@@ -186,17 +185,30 @@ def _create_space(
         return _find_space(client, arguments)
 
 
+def _tells_of_weights(arguments: argparse.Namespace) -> bool:
+    """Whether digests and a fingerprint may be sent beside a support."""
+    return not arguments.signature_only and arguments.blinding_key is None
+
+
+def _read(
+    arguments: argparse.Namespace, checkpoint: Checkpoint, space: SpaceInfo | None
+) -> PushedFile:
+    lines = _tells_of_weights(arguments) and not arguments.no_fingerprint
+    plan = plan_of(arguments, checkpoint, space, digest=False)
+    return PushedFile(plan, space, lines=lines, exclude=arguments.exclude)
+
+
 def _agreed_support(
-    client: Client, arguments: argparse.Namespace, plan: Plan, blinding: Blinding | None
+    client: Client, arguments: argparse.Namespace, file: PushedFile, blinding: Blinding | None
 ) -> tuple[Support, tuple[str, ...]]:
     """The checkpoint's support of the size that the space asks for, with notes.
 
     A size on the command line is kept. Otherwise the command reports the file's own K*, and the
     space answers with the size.
     """
-    chosen = plan.support()
+    chosen = file.support()
     if arguments.support_size is not None or arguments.fraction is not None:
-        return chosen, plan.notes
+        return chosen, file.notes
     size = client.spaces.report_support_size(
         arguments.space,
         chosen.k,
@@ -205,10 +217,10 @@ def _agreed_support(
         blinding=blinding,
     )
     if size.k is None or size.k == chosen.k:
-        return chosen, plan.notes
+        return chosen, file.notes
     whose = "is fixed" if size.policy == "fixed" else f"is the median of {size.reports} reports"
     note = f"K is {size.k:,}, which {whose}; alone this file would have {chosen.k:,}"
-    return plan.support(size.k), (*plan.notes, note)
+    return file.support(size.k), (*file.notes, note)
 
 
 def _put(client: Client, arguments: argparse.Namespace, value: Content) -> ModelInfo:
@@ -220,12 +232,10 @@ def _put(client: Client, arguments: argparse.Namespace, value: Content) -> Model
     return client.put_signature(space, model, value, tags=tags, progress=True)
 
 
-def _state_weights(client: Client, info: ModelInfo, checkpoint: Checkpoint) -> tuple[str, ...]:
+def _state_weights(client: Client, info: ModelInfo, file: PushedFile) -> tuple[str, ...]:
     """State the digests of the weights, and name a model of the space that has the same."""
     try:
-        client.models.put_weights(
-            info.space, info.model, weights_of(checkpoint), revision=info.revision
-        )
+        client.models.put_weights(info.space, info.model, file.weights(), revision=info.revision)
         [*copies] = client.models.duplicates(info.space, info.model)
     except (NotFoundError, ConflictError, PermissionDeniedError):
         return ()  # an older service, a later revision, or a key that may not read
@@ -239,15 +249,15 @@ def _state_weights(client: Client, info: ModelInfo, checkpoint: Checkpoint) -> t
 
 
 def _send_fingerprint(
-    client: Client, arguments: argparse.Namespace, info: ModelInfo, checkpoint: Checkpoint
+    client: Client, arguments: argparse.Namespace, info: ModelInfo, file: PushedFile
 ) -> tuple[str, ...]:
     """Store the fingerprint of a checkpoint under the model's name, with the base that it names."""
     bases = () if arguments.base_model is None else (arguments.base_model,)
     try:
-        client.fingerprints.put(info.model, fingerprint(checkpoint), base_models=bases)
+        client.fingerprints.put(info.model, file.fingerprint(), base_models=bases)
     except (NotFoundError, PermissionDeniedError):
         return ()  # an older service, or a key that may not write it
-    except (ApiError, InvalidFingerprint, InvalidCheckpoint, InvalidParameter) as error:
+    except (ApiError, InvalidInput) as error:
         return (f"its fingerprint is not stored: {error}",)
     return ()
 

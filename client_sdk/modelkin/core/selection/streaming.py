@@ -20,7 +20,7 @@ from modelkin.core.indices import IndexArray, index_dtype
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.selection import radix
 from modelkin.core.selection.rule import SelectionRule
-from modelkin.core.selection.warnings import SmallSupportWarning, warn, warn_if_sparse
+from modelkin.core.selection.warnings import warn_if_few, warn_if_sparse
 from modelkin.core.support import Support
 from modelkin.errors import InvalidImportance
 
@@ -111,13 +111,9 @@ def locate(
             f"positive ones",
             field="importance",
         )
-    if rule.coverage is None and threshold.k < rule.k:
-        warn(
-            f"only {threshold.k} of {num_parameters} entries are positive: the support has these, "
-            f"not the {rule.k} asked for",
-            SmallSupportWarning,
-        )
-    if rule.coverage is not None:
+    if rule.coverage is None:
+        warn_if_few(threshold.k, rule.k, num_parameters)
+    else:
         warn_if_sparse(threshold.k, num_parameters)
     return LocatedSelection(num_parameters, threshold, _coverage(threshold, counts, low, within))
 

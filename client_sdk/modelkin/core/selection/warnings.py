@@ -7,7 +7,13 @@ import warnings
 
 from modelkin.core.selection.rule import LEAST_SHARE
 
-__all__ = ["SmallSupportWarning", "UnstableSupportWarning", "warn", "warn_if_sparse"]
+__all__ = [
+    "SmallSupportWarning",
+    "UnstableSupportWarning",
+    "warn",
+    "warn_if_few",
+    "warn_if_sparse",
+]
 
 
 class SmallSupportWarning(UserWarning):
@@ -34,5 +40,15 @@ def warn_if_sparse(k: int, num_parameters: int) -> None:
         warn(
             f"{k} of {num_parameters} parameters reach the coverage: the importance is so uneven "
             "that overlaps of so few say little; give a fraction, such as fraction=0.05",
+            SmallSupportWarning,
+        )
+
+
+def warn_if_few(k: int, wanted: int, num_parameters: int) -> None:
+    """Warn where fewer entries are positive than were asked for."""
+    if k < wanted:
+        warn(
+            f"only {k} of {num_parameters} entries are positive: the support has these, not the "
+            f"{wanted} asked for",
             SmallSupportWarning,
         )

@@ -1,0 +1,129 @@
+"""``PushedFile``: a checkpoint that is read once for all that is sent of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from modelkin._terminal_text import one_line
+from modelkin.checkpoints import Adapter, Reading, fingerprint, weights_of
+from modelkin.checkpoints.importance import check_base, digest_of_base
+from modelkin.cli.inputs import Plan
+from modelkin.cli.progress import ShareLine
+from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.selection.rule import MAX_DEFAULT_K
+from modelkin.core.selection.warnings import warn_if_few
+from modelkin.core.support import Support
+from modelkin.core.weights import Weights
+from modelkin.types.spaces import SpaceInfo
+
+__all__ = ["PushedFile"]
+
+
+class PushedFile:
+    """A checkpoint whose support, digests and fingerprint come from one pass over its files.
+
+    A coverage needs all values before it says K, and more indices than a support has by default
+    would not stay in memory: then the support is selected in passes of its own. So is that of an
+    adapter, whose files are small.
+
+    Args:
+        plan: how its support is made, without the digest of its base.
+        space: the space that receives it; None where it cannot be read.
+        lines: whether a fingerprint is wanted.
+        exclude: patterns of tensors that a fingerprint leaves out, too.
+
+    Raises:
+        InvalidCheckpoint: a weight is not finite, or a file ends early.
+        SpaceMismatch: the base has other tensors, or the space is of another base.
+        OSError: a file cannot be read.
+    """
+
+    def __init__(
+        self, plan: Plan, space: SpaceInfo | None, *, lines: bool, exclude: Sequence[str] = ()
+    ) -> None:
+        self._plan = plan
+        self._reading: Reading | None = None
+        self._selected = False
+        if not isinstance(plan.checkpoint, Adapter):
+            self._read(_most(plan, space), lines, exclude)
+        base, digest = plan.base, None
+        if self._reading is not None and self._selected and base is not None:
+            if self._reading.base_error is not None:
+                raise self._reading.base_error
+            digest = self._reading.base_digest
+        elif base is not None:
+            digest = digest_of_base(base, plan.checkpoint, plan.layout)
+        if digest is not None:
+            self._plan = plan.against(digest, space)
+
+    def _read(self, most: int | None, lines: bool, exclude: Sequence[str]) -> None:
+        checkpoint, base = self._plan.checkpoint, self._plan.base
+        self._reading = reading = Reading(checkpoint, self._plan.layout)
+        if most is not None and base is None:
+            reading.ask_weights(lambda _: most)
+        elif most is not None and base is not None:
+            check_base(checkpoint, base)
+            reading.ask_differences(base, lambda _: most)
+        self._selected = most is not None
+        if lines:
+            reading.ask_lines(
+                [
+                    tensor
+                    for tensor in checkpoint.stored
+                    if not any(fnmatchcase(tensor.name, pattern) for pattern in exclude)
+                ]
+            )
+        with ShareLine(f"reading {one_line(checkpoint.name)}") as line:
+            reading.read(lambda done, total: line.draw(done / max(total, 1)))
+
+    def support(self, k: int | None = None) -> Support:
+        """The support of the planned size, or of ``k`` indices of the whole space.
+
+        Raises:
+            InvalidImportance: all of its importance is zero.
+        """
+        plan, reading = self._plan, self._reading
+        if reading is None or not self._selected:
+            return plan.support(k)
+        wanted = plan.rule.k if k is None else plan.share_of(k)
+        made = reading.weights_support if plan.base is None else reading.difference_support
+        found = made(lambda _: wanted)
+        if found is None:  # clients agreed on more than was asked for
+            return plan.support(k)
+        warn_if_few(found.k, wanted, plan.checkpoint.num_parameters)
+        return found
+
+    def weights(self) -> Weights:
+        """The digests of all of its weights."""
+        if self._reading is None:
+            return weights_of(self._plan.checkpoint)
+        return self._reading.weights
+
+    def fingerprint(self) -> Fingerprint:
+        """The fingerprint of its weights.
+
+        Raises:
+            InvalidCheckpoint: it is an adapter.
+            InvalidImportance: a value of a matrix is NaN or infinite.
+        """
+        if self._reading is None:
+            return fingerprint(self._plan.checkpoint)
+        return self._reading.fingerprint()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The checkpoint's own notes, and one if differences are mostly rounding."""
+        if self._reading is None or not self._selected or self._plan.base is None:
+            return self._plan.notes
+        rounding = self._reading.rounding_note
+        mine = self._plan.checkpoint.notes
+        return mine if rounding is None else (*mine, rounding)
+
+
+def _most(plan: Plan, space: SpaceInfo | None) -> int | None:
+    """The most indices that may be asked for; None where a pass of its own has to select them."""
+    fixed = None if space is None else space.support_size.k
+    most = max(plan.rule.k, 0 if fixed is None else plan.share_of(fixed))
+    by_count = plan.rule.coverage in (None, 1)
+    return most if by_count and most <= MAX_DEFAULT_K else None
