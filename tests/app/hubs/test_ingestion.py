@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from app.hubs.ingestion.reading import Reading
+from app.hubs.ingestion.reading import FetchedReading
 from app.jobs.records import JobRecord
 from app.jobs.service import JobService
 from app.models.catalog.writer import ModelWriter
@@ -276,7 +276,7 @@ def test_a_space_that_is_made_meanwhile_is_taken(
     source, names = app.hubs.follow(hub.url), sorted(tensors, reverse=True)
     layout = Layout.of([(name, tensors[name].shape) for name in names])
 
-    def read(self: Reading, *given: Any) -> None:
+    def read(self: FetchedReading, *given: Any) -> None:
         monkeypatch.undo()
         with app.database.writing() as session:
             app.services[SpaceService].create(
@@ -292,9 +292,9 @@ def test_a_space_that_is_made_meanwhile_is_taken(
                     support_size=SupportSizeRequest("fixed", k=9),
                 ),
             )
-        Reading.read(self, *given)
+        FetchedReading.fetch(self, *given)
 
-    monkeypatch.setattr(Reading, "read", read)
+    monkeypatch.setattr(FetchedReading, "fetch", read)
     job = app.hubs.sync_model(source, "org/a")
     assert "succeeded" == job.state, job.error
     flat_reversed = np.concatenate([np.abs(tensors[name]).ravel() for name in names])
