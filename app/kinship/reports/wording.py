@@ -77,8 +77,8 @@ def _of_contradicted(size: ReportSize, found: Sequence[ContradictedBase]) -> str
     first = found[0]
     return (
         f"Declared bases: {size.contradicted:,} of {judged} that could be judged "
-        f"{_is(size.contradicted)} contradicted by the weights, such as {first.declared_base} as "
-        f"the base of {first.model}."
+        f"{_is(size.contradicted)} contradicted by the weights{_such_as(size.contradicted)} "
+        f"{first.declared_base} as the base of {first.model}."
     )
 
 
@@ -90,7 +90,7 @@ def _of_undeclared(size: ReportSize, found: Sequence[UndeclaredBase]) -> str:
     return (
         f"Undeclared bases: {count_text(size.undeclared, 'model')} "
         f"{'shares' if size.undeclared == 1 else 'share'} weights with an older one without "
-        f"naming it, such as {first.model} with {first.base}{share}."
+        f"naming it{_such_as(size.undeclared)} {first.model} with {first.base}{share}."
     )
 
 
@@ -100,10 +100,9 @@ def _of_licenses(size: ReportSize, found: Sequence[LicenseFinding]) -> str:
     first = found[0]
     own = f"declares {first.license}" if first.license else "declares none"
     return (
-        f"Licences: {count_text(size.licenses, 'declaration')} "
-        f"{'differs' if size.licenses == 1 else 'differ'} from that of a base, or "
-        f"{_is(size.licenses)} missing beside one: {first.model} {own}, and {first.base}, whose "
-        f"weights it shares, {first.base_license}."
+        f"Licences: in {count_text(size.licenses, 'case')} a model declares another licence than a "
+        f"base whose weights are in it, or none{_such_as(size.licenses)} {first.model}, which "
+        f"{own}, while {first.base} declares {first.base_license}."
     )
 
 
@@ -113,14 +112,14 @@ def _of_copies(size: ReportSize, copies: Sequence[CopyGroup], merges: Sequence[T
         first = copies[0]
         said.append(
             f"{count_text(size.copies, 'model')} {_is(size.copies)} "
-            f"{'a copy' if size.copies == 1 else 'copies'} of another one, such as "
-            f"{first.models[-1]} of {first.models[0]}"
+            f"{'a copy' if size.copies == 1 else 'copies'} of another one"
+            f"{_such_as(size.copies)} {first.models[-1]} of {first.models[0]}"
         )
     if merges:
         averages = sum(each.kind == "average" for each in merges)
         said.append(
             f"{count_text(size.merges, 'model')} {_is(size.merges)} merged of several "
-            f"({averages:,} by averaging), such as {merges[0].model}"
+            f"({averages:,} by averaging){_such_as(size.merges)} {merges[0].model}"
         )
     return f"Copies and merges: {', and '.join(said) or 'none was found'}."
 
@@ -214,6 +213,11 @@ _MONTHS: Final = (
     "December",
 )
 """English whatever the locale of the service is."""
+
+
+def _such_as(count: int) -> str:
+    """What stands before an example, which may be the only one."""
+    return ":" if count == 1 else ", such as"
 
 
 def _is(count: int) -> str:

@@ -59,7 +59,8 @@ class Hub:
         return self.app.http.get(path, headers={**self.headers, **headers})
 
     def make(self, **body: Any) -> dict[str, Any]:
-        """A new report."""
+        """A new report, of anatomies that are made."""
+        self.app.worker.run_all()
         made = self.app.http.post("/v1/reports", json=body, headers=self.headers)
         assert 202 == made.status_code, made.text
         self.app.worker.run_all()

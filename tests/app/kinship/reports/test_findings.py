@@ -166,7 +166,7 @@ def test_the_lines_that_matter_are_five_sentences(report: Report) -> None:
     ]
     assert (
         "Declared bases: 1 of 4 declared bases that could be judged is contradicted by the "
-        "weights, such as lab/other as the base of org/wrong."
+        "weights: lab/other as the base of org/wrong."
     ) == report.headlines[0]
     assert "3 models share weights with an older one" in report.headlines[1]
     assert report.headlines[4].startswith("Storage: storing differences to bases and copies would")

@@ -1,4 +1,4 @@
-"""The page of a report in a browser: under its own policy, light and dark, wide and narrow."""
+"""The page of a report in a browser: under its policy, light and dark, wide, narrow and printed."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.support.servers.browser import visiting
 pytestmark = pytest.mark.browser
 
 ADDRESS = "http://127.0.0.1/report"
+PRINTED_WIDTH = 680
+"""The width of A4 between its margins, in pixels of CSS."""
 HEADERS = {"Content-Type": "text/html", POLICY: page_policy(style_src=STYLE_SOURCE)}
 
 
@@ -35,3 +37,16 @@ def test_a_report_is_read_anywhere(browser: Browser, scheme: str, paper: str, wi
         assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert HOSTILE in shown.inner_text("body")
         assert not faults(shown)
+
+
+def test_a_report_is_printed_as_tables(browser: Browser) -> None:
+    """On A4 nothing is cut off, and the head of a table is repeated: it is no phone."""
+    body = page(compose(REPORT_ID, evidence()))
+    with visiting(browser, viewport={"width": PRINTED_WIDTH, "height": 1000}) as visit:
+        visit.page.route(ADDRESS, lambda route: route.fulfill(body=body, headers=HEADERS))
+        visit.page.emulate_media(media="print")
+        shown = visit.open(ADDRESS)
+        assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        displays = "tag => getComputedStyle(document.querySelector(tag)).display"
+        found = [shown.evaluate(displays, tag) for tag in ("thead", "tbody tr", "tbody td")]
+        assert ["table-header-group", "table-row", "table-cell"] == found
