@@ -71,16 +71,28 @@ def _at(scale: int, query: HasKeys, others: Sequence[HasKeys], asked: Flags) -> 
 class _Table:
     """Which fingerprint has which key at one scale. The first is the one in question.
 
+    Of the keys that one has alone it is only known how many there are: no two have them in common.
+
     Attributes:
-        keys: all of them, ascending.
+        keys: those that two have or more, ascending.
     """
 
     def __init__(self, scale: int, keys: Sequence[Keys]) -> None:
         last = np.uint64((2**64 - 1) >> scale)
         cut = [each[: np.searchsorted(each, last, "right")] for each in keys]
-        self.keys, places = np.unique(np.concatenate(cut), return_inverse=True)
+        held = np.concatenate(cut)
+        order = np.argsort(held)
+        ordered = held[order]
+        begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: ordered.size])
+        holders = np.diff(begins, append=ordered.size)
+        several = holders > 1
+        self.keys = ordered[begins[several]]
+        owner = np.repeat(np.arange(len(cut)), [each.size for each in cut])[order]
+        column = np.repeat(np.cumsum(several) - 1, holders)
+        kept = np.repeat(several, holders)
         self._has = np.zeros((len(cut), self.keys.size), np.float32)
-        self._has[np.repeat(np.arange(len(cut)), [each.size for each in cut]), places] = 1
+        self._has[owner[kept], column[kept]] = 1
+        self._alone = np.bincount(owner[~kept], minlength=len(cut))
         self._scale = scale
         self._expected = np.zeros((len(cut), len(cut)))
 
@@ -98,7 +110,8 @@ class _Table:
         A flag a key.
         """
         shared = self._has @ self._has.T
-        of_three = (self._has * self._has[0]) @ self._has.T
+        of_first = self._has[:, self._has[0] > 0]
+        of_three = of_first @ of_first.T
         first, expected = shared[0], self._expected
         alone = ~self._beyond(first[:, None] - of_three, expected[0][:, None])
         alone &= alone.T
@@ -134,7 +147,7 @@ class _Table:
         """
         held = self._has[:, group].sum(axis=1)
         holders = np.flatnonzero(2 * held >= group.sum())
-        sizes = self._has[holders].sum(axis=1)
+        sizes = self._has[holders].sum(axis=1) + self._alone[holders]
         if (sizes - held[holders] < np.maximum(OWN_SHARE * sizes, OWN_KEYS)).any():
             return False
         besides = self._has[np.ix_(holders, np.flatnonzero(~group))]

@@ -9,7 +9,7 @@ looked up touches one page or two, in memory and in a mapped file alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
@@ -115,14 +115,15 @@ class Segment:
         """
         if self.give_back is None:
             return self._holders(keys, alive, most)
-        parts = list[Hits]()
+        at, ordinals, more = [np.empty(0, np.int64)], [np.empty(0, np.int64)], list[Flags]()
         for begin in range(0, keys.size, _KEYS_AT_A_TIME):
             hits = self._holders(keys[begin : begin + _KEYS_AT_A_TIME], alive, most)
-            parts.append(Hits(hits.at + begin, hits.ordinals, hits.more))
+            at.append(hits.at + begin)
+            ordinals.append(hits.ordinals)
+            more.append(hits.more)
             self.give_back()
-        empty = Hits(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
-        columns = zip(*(astuple(each) for each in (empty, *parts)), strict=True)
-        return Hits(*map(np.concatenate, columns))
+        none = np.empty(0, np.bool_)
+        return Hits(np.concatenate(at), np.concatenate(ordinals), np.concatenate([none, *more]))
 
     def _holders(self, keys: Keys, alive: Flags, most: int) -> Hits:
         more = np.zeros(keys.size, np.bool_)
