@@ -14,6 +14,7 @@ from app.anatomy import endpoints as anatomies
 from app.container import Container
 from app.fingerprints.endpoints import batches as many_fingerprints
 from app.fingerprints.endpoints import fingerprints
+from app.fingerprints.finding.index import FindingIndex
 from app.hubs.endpoints import incoming, sources
 from app.infra.db.database import Database
 from app.infra.egress.client import Egress
@@ -132,7 +133,11 @@ def create_app(services: Container) -> FastAPI:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         telemetry=_telemetry(tracing, settings.root_path),
     )
-    measured = Metrics(services[IndexRegistry], services[Database], services.find(SharedValues))
+    finding = services[FindingIndex]
+    measured = Metrics(
+        services[IndexRegistry], finding, services[Database], services.find(SharedValues)
+    )
+    finding.on_answer = lambda outcome: measured.questions.labels(outcome).inc()
     degraded = DegradedAnswers(measured.degraded)
     app.state.services = Container(*services, *_http_services(app, services), measured, degraded)
     rates = services[RateLimits]

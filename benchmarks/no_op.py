@@ -8,9 +8,11 @@ the service as well, which writes the access log, counts requests and checks whe
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 from fastapi import FastAPI
 
+from app.fingerprints.finding.index import FindingIndex
 from app.infra.http.middleware.browser import BrowserMiddleware
 from app.models.index.registry import IndexRegistry
 from app.operations.observability.logging import configure
@@ -30,8 +32,9 @@ def create_app(*, middleware: bool = False) -> FastAPI:
     """
     app = FastAPI()
     if middleware:
+        metrics = Metrics(IndexRegistry(0), FindingIndex(Path()))  # it has nothing to write there
         app.add_middleware(BrowserMiddleware, host="127.0.0.1")
-        app.add_middleware(RequestLogMiddleware, metrics=Metrics(IndexRegistry(0)))
+        app.add_middleware(RequestLogMiddleware, metrics=metrics)
 
     @app.get("/plain")
     def plain() -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,7 @@ from cachetools import LRUCache
 
 from app.fingerprints.finding.feed import TenantFeed
 from app.fingerprints.finding.listing import Listing, Query, listed, query_of
-from app.fingerprints.finding.records import Damaged, Feed, Found
+from app.fingerprints.finding.records import Damaged, Feed, Found, Sizes
 from app.fingerprints.finding.rounds import MOST_HOLDERS, candidates
 from app.fingerprints.finding.segment_store import SegmentStore
 from app.fingerprints.finding.shared_index import SharedIndex
@@ -40,6 +40,10 @@ log = logging.getLogger(__name__)
 
 class FindingIndex:
     """The finding indexes of one process.
+
+    Attributes:
+        on_answer: called with the outcome of each question: ``found``, ``nothing``, ``truncated``,
+            ``degraded`` or ``unavailable``.
 
     Args:
         folder: a folder on the local disk that is reserved for one database; the first write
@@ -65,6 +69,7 @@ class FindingIndex:
         self._indexes: LRUCache[int, TenantIndex] = LRUCache(_MOST_TENANTS)
         self._tidying: set[int] = set()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="finding")
+        self.on_answer: Callable[[str], object] = lambda _: None
 
     def find(
         self,
@@ -106,6 +111,23 @@ class FindingIndex:
         deadline: Deadline,
     ) -> Found:
         """As :meth:`find`, by the feed of a tenant."""
+        try:
+            found = self._find_by(feed, tenant_id, fingerprint, leave_out, limit, deadline)
+        except Unavailable:
+            self.on_answer("unavailable")
+            raise
+        self.on_answer(_outcome(found))
+        return found
+
+    def _find_by(
+        self,
+        feed: Feed,
+        tenant_id: int,
+        fingerprint: Fingerprint,
+        leave_out: Collection[int],
+        limit: int,
+        deadline: Deadline,
+    ) -> Found:
         query = query_of(fingerprint)
         ask = partial(
             candidates, query, feed=feed, leave_out=leave_out, limit=limit, deadline=deadline
@@ -147,6 +169,11 @@ class FindingIndex:
         if self._shared is None:
             index = self._of(tenant_id)
             index.snapshot_at(feed, deadline, self._tidy_soon(tenant_id, index))
+
+    def sizes(self) -> Mapping[int, Sizes]:
+        """The sizes of the indexes that are open, by tenant."""
+        with self._lock:
+            return {tenant_id: each.sizes for tenant_id, each in self._indexes.items()}
 
     def run_once(self, stopping: threading.Event) -> None:
         """Take up what other processes have stored, and write what a full disk left in memory."""
@@ -200,3 +227,11 @@ class FindingIndex:
                     self._tidying.discard(tenant_id)
 
         return submit
+
+
+def _outcome(found: Found) -> str:
+    if found.degraded:
+        return "degraded"
+    if found.truncated:
+        return "truncated"
+    return "found" if found.candidates else "nothing"

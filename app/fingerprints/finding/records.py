@@ -9,7 +9,17 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Candidate", "Changed", "Damaged", "Described", "Examined", "Feed", "Found", "Keys"]
+__all__ = [
+    "Candidate",
+    "Changed",
+    "Damaged",
+    "Described",
+    "Examined",
+    "Feed",
+    "Found",
+    "Keys",
+    "Sizes",
+]
 
 Keys = npt.NDArray[np.uint64]
 
@@ -143,3 +153,20 @@ class Found:
     common: int
     compared: int
     degraded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The size of an index on a disk, as a process has it open.
+
+    Attributes:
+        version: that of the tenant's feed which it has reached.
+        fingerprints: how many it has.
+        segments: on the disk and in memory.
+        nbytes: those of all segments.
+    """
+
+    version: int
+    fingerprints: int
+    segments: int
+    nbytes: int

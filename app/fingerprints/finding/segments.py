@@ -91,6 +91,12 @@ class Segment:
     expect: Callable[[int, int], None] = lambda _, __: None
     give_back: Callable[[], None] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its arrays, on the disk or in memory."""
+        arrays = self.blocks, self.directory, self.members, self.lines, self.by_id, self.removed
+        return sum(each.nbytes for each in arrays)
+
     @cached_property
     def ids(self) -> Ints:
         """The ids of the members, ascending."""

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from app.fingerprints.finding.merging import first_to_merge, merge, merged
-from app.fingerprints.finding.records import Damaged, Feed
+from app.fingerprints.finding.records import Damaged, Feed, Sizes
 from app.fingerprints.finding.segment_store import NOTHING_STORED, SegmentStore, Stored
 from app.fingerprints.finding.segments import Segment, segment_of
 from app.fingerprints.finding.snapshot import Snapshot, retired
@@ -172,6 +172,13 @@ class TenantIndex:
 
     def __len__(self) -> int:
         return sum(int(np.count_nonzero(each)) for each in self._snapshot.alive)
+
+    @property
+    def sizes(self) -> Sizes:
+        """How large it is, and how far it is."""
+        now = self._snapshot
+        nbytes = sum(segment.nbytes for segment in now.segments)
+        return Sizes(now.version, len(self), len(now.segments), nbytes)
 
     @property
     def entries(self) -> tuple[int, int]:

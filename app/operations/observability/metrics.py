@@ -25,6 +25,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
+from app.fingerprints.finding.index import FindingIndex
 from app.infra.db.database import Database
 from app.infra.db.visibility import every_tenant
 from app.infra.errors import (
@@ -39,6 +40,7 @@ from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.models.index.registry import IndexRegistry
 from app.operations.observability import repository
+from app.operations.observability.fingerprint_metrics import FindingSizes, of_fingerprints
 from app.operations.observability.shared_values import SharedValues
 from app.tenancy.auth.dependencies import AUTHENTICATED, MetricsContext
 from modelkin._version import __version__
@@ -59,6 +61,9 @@ _MODES: Final[Mapping[str, Literal["livemax", "livemin"]]] = {
     "modelkin_index_spaces": "livemax",
     "modelkin_index_models": "livemax",
     "modelkin_index_bytes": "livemax",
+    "modelkin_finding_index_fingerprints": "livemax",
+    "modelkin_finding_index_segments": "livemax",
+    "modelkin_finding_index_bytes": "livemax",
     "process_open_fds": "livemax",
     "process_max_fds": "livemin",
     "process_start_time_seconds": "livemin",
@@ -72,6 +77,7 @@ class Metrics:
 
     Args:
         indexes: the indexes of this process.
+        finding: those of fingerprints.
         database: the database, with the work of all processes and workers; None leaves it out.
         shared: the values that the processes of one service share; None for one process.
     """
@@ -79,20 +85,21 @@ class Metrics:
     def __init__(
         self,
         indexes: IndexRegistry,
+        finding: FindingIndex,
         database: Database | None = None,
         shared: SharedValues | None = None,
     ) -> None:
         self._shown = own = CollectorRegistry()
         self._state: _SharedState | None = None
         if shared is None:
-            _show_state(indexes, own)
+            _show_state(indexes, finding, own)
         else:
             shared.use()
             MultiProcessCollector(self._shown, str(shared.folder))  # type: ignore[no-untyped-call]
             own = CollectorRegistry()  # it shows the values of its files
-            self._state = _SharedState(indexes, own)
+            self._state = _SharedState(indexes, finding, own)
         if database is not None:
-            self._shown.register(_Work(database))
+            self._shown.register(_Work(database, finding))
         self._count_in(own)
         self._counters: dict[tuple[str, str, int], Histogram] = {}
 
@@ -129,6 +136,12 @@ class Metrics:
             ["operation"],
             registry=own,
         )
+        self.questions = Counter(
+            "modelkin_finding_questions",
+            "Questions to the index of fingerprints, by outcome",
+            ["outcome"],
+            registry=own,
+        )
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answer; status 0 is a client that left."""
@@ -151,9 +164,10 @@ class Metrics:
         return generate_latest(self._shown)
 
 
-def _show_state(indexes: IndexRegistry, registry: CollectorRegistry) -> None:
+def _show_state(indexes: IndexRegistry, finding: FindingIndex, registry: CollectorRegistry) -> None:
     ProcessCollector(registry=registry)
     registry.register(_Indexes(indexes))
+    registry.register(FindingSizes(finding))
 
 
 class _SharedState:
@@ -161,12 +175,15 @@ class _SharedState:
 
     Args:
         indexes: the indexes of this process.
+        finding: those of fingerprints.
         own: the registry of the copies.
     """
 
-    def __init__(self, indexes: IndexRegistry, own: CollectorRegistry) -> None:
+    def __init__(
+        self, indexes: IndexRegistry, finding: FindingIndex, own: CollectorRegistry
+    ) -> None:
         self._source = CollectorRegistry()
-        _show_state(indexes, self._source)
+        _show_state(indexes, finding, self._source)
         self._copies: dict[str, Gauge | Counter] = {}
         self._counted: dict[str, float] = {}
         self._lock = Lock()
@@ -196,10 +213,12 @@ class _Work(Collector):
 
     Args:
         database: the database; while it does not answer, these metrics are left out.
+        finding: the indexes of fingerprints of this process, which follow it.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, finding: FindingIndex) -> None:
         self._database = database
+        self._finding = finding
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         since = datetime.now(UTC) - _RECENT
@@ -208,6 +227,8 @@ class _Work(Collector):
                 jobs = repository.count_jobs(session, since)
                 deliveries = repository.count_deliveries(session, since)
                 events = repository.count_hub_events(session, since)
+                feeds = repository.feeds_of_fingerprints(session)
+                due = repository.count_due_anatomies(session)
         except Unavailable:
             return
         text = "Jobs that wait or run, and those that finished in the last 5 minutes"
@@ -219,6 +240,7 @@ class _Work(Collector):
         text = "Hub events of the last 5 minutes"
         named = {(outcome,): count for outcome, count in events.items()}
         yield _family("modelkin_hub_events", text, ["outcome"], named)
+        yield from of_fingerprints(feeds, due, self._finding)
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """Nothing is read before the first scrape."""

@@ -16,6 +16,7 @@ from app.infra.db.tables.hubs import HubEventRow
 from app.infra.db.tables.jobs import JobRow
 from app.infra.errors import Unavailable
 from app.operations.observability import repository
+from tests.support.app.fingerprints import StoredFingerprints, made_fingerprint
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
 from tests.support.fixtures import on_one_database
@@ -168,3 +169,28 @@ def test_a_service_counts_the_work_of_workers(backend: Backend, hub: Hub, tmp_pa
             assert time.monotonic() < end, (sent, jobs, worker.log.read_text())
             time.sleep(0.2)
     assert (0, 0) == (worker.stop(), server.stop())
+
+
+def value(app: AppHarness, metric: str) -> float:
+    """The value of a line of /metrics."""
+    [line] = [line for line in said(app) if line.startswith(f"{metric} ")]
+    return float(line.rpartition(" ")[2])
+
+
+def test_fingerprints_and_their_index_are_measured(app: AppHarness) -> None:
+    """What is stored and due is that of the database; the index follows at its next question."""
+    stored = StoredFingerprints(app.services, app.tenant)
+    sizes = [stored.put(f"m{n}", made_fingerprint(n)).record.size for n in range(3)]
+    assert 3 == value(app, "modelkin_fingerprints") == value(app, "modelkin_anatomies_due")
+    assert sum(sizes) == value(app, "modelkin_fingerprint_bytes")
+    assert 0 == value(app, "modelkin_finding_index_fingerprints")
+    app.http.get("/v1/fingerprints/m0/relatives").raise_for_status()
+    assert 3 == value(app, "modelkin_finding_index_fingerprints")
+    assert 1 == value(app, 'modelkin_finding_questions_total{outcome="nothing"}')
+    assert 0 < value(app, "modelkin_finding_index_segments")
+    assert 0 < value(app, "modelkin_finding_index_bytes")
+    stored.delete("m1")
+    assert 1 == value(app, "modelkin_finding_index_changes_behind")
+    app.http.get("/v1/fingerprints/m0/relatives").raise_for_status()
+    assert 0 == value(app, "modelkin_finding_index_changes_behind")
+    assert 2 == value(app, "modelkin_finding_index_fingerprints")
