@@ -25,6 +25,7 @@ from tests.support.app.webhooks import AppWebhooks
 from tests.support.app.worker import AppWorker
 from tests.support.backends import SQLITE, Backend
 from tests.support.declared_problems import checked
+from tests.support.servers.server_process import QUERY_TIMEOUT_S
 
 __all__ = ["AppHarness", "open_app", "open_hub_app", "open_keyed_app", "settings_of"]
 
@@ -134,8 +135,9 @@ def open_app(
         prepared: the database is already migrated.
         settings: settings that differ from those of the tests.
     """
-    usual = {
+    usual: dict[str, Any] = {
         "egress_allow": "127.0.0.1",
+        "query_timeout_seconds": QUERY_TIMEOUT_S,
         "encryption_keys": None if backend.name == "sqlite" else KEY,
     }
     made = settings_of(folder, backend, **{**usual, **settings})

@@ -20,6 +20,8 @@ from tests.support.servers.forkserver import ModuleProcess, SourceProcess
 ROOT = Path(__file__).resolve().parents[3]
 _ADDRESS = re.compile(r"running on (http://[\d.]+:\d+)")
 _TIMEOUT_S = 60.0
+QUERY_TIMEOUT_S = 120.0
+"""How long an answer may be computed: no test asks how busy a machine is, unless it says so."""
 
 
 class Server:
@@ -67,7 +69,8 @@ class Server:
         self._process.start()
 
     def _made(self, *flags: str) -> ModuleProcess:
-        env = environment(**self._settings)
+        usual = {"MODELKIN_QUERY_TIMEOUT_SECONDS": str(QUERY_TIMEOUT_S)}
+        env = environment(**{**usual, **self._settings})
         if not self._source:
             return ModuleProcess(self._module, *flags, env=env, stdout=self.log, stderr=self.log)
         code = Path(self._source)
