@@ -32,7 +32,7 @@ from tests.support.models.checkpoints import (
 from tests.support.servers.fake_huggingface import Handler, Hub
 
 BLOCK, WINDOW = 64 << 10, 512 << 10
-SHAPES: dict[str, tuple[int, ...]] = {f"layers.{layer}.weight": (300, 256) for layer in range(8)}
+SHAPES: dict[str, tuple[int, ...]] = {f"layers.{layer}.weight": (300, 256) for layer in range(4)}
 INDEX = "model.safetensors.index.json"
 CARD = {"base_model": "org/base"}
 BASE = random_tensors(1, SHAPES)
