@@ -28,7 +28,9 @@ SIZE = 1 << 20
 M, K, MODELS = 2_000_000, 200_000, 6
 
 
-@pytest.mark.parametrize("case", ["read_a_cut_map", "read_in_threads"])
+@pytest.mark.parametrize(
+    "case", ["read_a_cut_map", pytest.param("read_in_threads", marks=pytest.mark.slow)]
+)
 def test_a_map_outlives_a_cut(tmp_path: Path, case: str) -> None:
     """A process of its own reads what files have lost as zeros, and lives."""
     code = (

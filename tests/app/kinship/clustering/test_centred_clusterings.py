@@ -147,6 +147,7 @@ def test_a_judge_without_a_cache_agrees(monkeypatch: pytest.MonkeyPatch) -> None
 # --- the mean within each cluster -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_mean_within_is_that_of_s() -> None:
     """Each member with each, and with itself, as a centroid's squared length needs it."""
     found = similarity("rotations", "supports", 0)

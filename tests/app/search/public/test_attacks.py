@@ -152,6 +152,7 @@ def test_what_the_budget_of_a_day_gives_away(figure: Callable[[str], None]) -> N
     assert accuracy(250, 5 * BUDGET) > 0.95, "the attack is one that works"
 
 
+@pytest.mark.slow
 def test_how_many_queries_an_attack_needs(figure: Callable[[str], None]) -> None:
     """To have 95% of 100 indices right."""
     tried = (125, 250, 500, 1_000, 2_000)[: repetitions(5, few=2)]

@@ -133,6 +133,7 @@ def test_the_report_is_text_json_and_a_table(report: PrivacyReport) -> None:
     assert frame.auc.dropna().iloc[0] == report.membership[0].auc
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_report_and_the_network_stays() -> None:
     """Another seed draws other clients."""
     model = network()
