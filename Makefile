@@ -46,7 +46,8 @@ serve: $(VENV)/.runtime
 QUICK := smoke or not (slow or postgres or redis or objects or mlflow or browser)
 # More processes than two cores have: many tests wait for clocks, deaths and other processes. Each
 # imports all that is tested, and has servers of its own: four take a tenth more processor time,
-# which is worth it where all run in one go.
+# which is worth it where tests that wait are among them. The quick ones wait for little, and types
+# are checked beside them.
 PYTEST := -m pytest --dist loadfile --no-loadscope-reorder
 # Bytecode is kept, wherever that is off by default: hundreds of services start.
 test test-rest test-all oldest quick-tests other-tests all-tests: export PYTHONDONTWRITEBYTECODE :=
@@ -64,7 +65,7 @@ quick-tests: $(VENV)/.dev
 	@$(BIN)/python $(PYTEST) -n 3 -m "$(QUICK)" $(ARGS)
 
 other-tests: $(VENV)/.dev
-	@$(BIN)/python $(PYTEST) -n 3 -m "not ($(QUICK))" $(ARGS)
+	@$(BIN)/python $(PYTEST) -n 4 -m "not ($(QUICK))" $(ARGS)
 
 all-tests: $(VENV)/.dev
 	@$(BIN)/python $(PYTEST) -n 4 $(ARGS)
