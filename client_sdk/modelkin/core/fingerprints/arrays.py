@@ -6,10 +6,9 @@ same bytes.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_SCALE",
     "arrays_of",
+    "Sides",
     "check",
     "kept",
-    "lengths_of_keys",
-    "places_of",
+    "sides_of",
     "tensors_of",
     "totals_of",
 ]
@@ -126,42 +125,44 @@ def totals_of(arrays: FingerprintArrays, tensors: tuple[LinesOfTensor, ...]) -> 
     return dict(zip(lengths, arrays.lines.tolist(), strict=True))
 
 
-def lengths_of_keys(
-    arrays: FingerprintArrays, tensors: tuple[LinesOfTensor, ...], places: Places
-) -> Lengths:
-    """The length of the line of each key, shape ``(n,)``.
+class Sides(NamedTuple):
+    """The sides of the matrices of all tensors, the shorter before the longer.
 
-    Args:
-        places: :func:`places_of` the arrays.
+    Attributes:
+        lengths: 0 and 0 of a tensor without lines, shape ``(T, 2)``.
+        counts: the lines of each tensor that are so long; 0 for the longer side of a square.
+        places: the place of each key's line among them, shape ``(n,)``.
+    """
+
+    lengths: Lengths
+    counts: npt.NDArray[np.uint64]
+    places: Places
+
+
+def sides_of(arrays: FingerprintArrays, tensors: tuple[LinesOfTensor, ...]) -> Sides:
+    """Those of arrays that were decoded, of which ``tensors`` were made.
 
     Raises:
-        InvalidFingerprint: one is of the longer side of a tensor whose sides are equal.
+        InvalidFingerprint: a key is of the longer side of a tensor whose sides are equal.
     """
-    both = _lengths(tensors)
-    held = np.bincount(places, minlength=both.size)[1::2]
-    if held[both[:, 0] == both[:, 1]].any():
-        at = int((arrays.longer & (both[:, 0] == both[:, 1])[arrays.owners]).argmax())
+    lengths = _lengths(tensors)
+    counts = np.stack([arrays.tensors["shorter"], arrays.tensors["longer"]], axis=1)
+    places = 2 * arrays.owners.astype(np.intp) + arrays.longer
+    are_equal = lengths[:, 0] == lengths[:, 1]
+    if np.bincount(places, minlength=lengths.size)[1::2][are_equal].any():
+        at = int((arrays.longer & are_equal[arrays.owners]).argmax())
         refuse(
             f"longer[{at}]",
             f"it is set, and tensor {arrays.owners[at]} has no longer side: {AGAIN}",
         )
-    lengths: Lengths = both.ravel()[places]
-    return lengths
+    return Sides(lengths, counts.astype(np.uint64), places)
 
 
-def places_of(arrays: FingerprintArrays) -> Places:
-    """The place of each key among the sides of all tensors, the shorter of each before the longer.
-
-    Shape ``(n,)``.
-    """
-    return 2 * arrays.owners.astype(np.intp) + arrays.longer
-
-
-def check(fingerprint: Fingerprint, places: Places | None = None) -> None:
+def check(fingerprint: Fingerprint, sides: Sides | None = None) -> None:
     """Refuse what a fingerprint cannot be.
 
     Args:
-        places: :func:`places_of` its arrays, if it was made from some.
+        sides: those of its arrays, if it was made from some.
 
     Raises:
         InvalidFingerprint: names field, value and what to do.
@@ -169,18 +170,18 @@ def check(fingerprint: Fingerprint, places: Places | None = None) -> None:
     scale = fingerprint.scale
     if not 1 <= scale <= MAX_SCALE or scale & (scale - 1):
         refuse("scale", f"it must be a power of two up to 2^63, not {quote(scale)}: {AGAIN}")
-    lengths = _lengths(fingerprint.tensors)
+    lengths = _lengths(fingerprint.tensors) if sides is None else sides.lengths
     check_tensors(fingerprint.tensors, lengths.tolist())
-    counts = _counts(fingerprint.tensors, lengths)
-    _check_totals(fingerprint.lines, lengths, counts)
+    counts = _counts(fingerprint.tensors, lengths) if sides is None else sides.counts
+    distinct, place = np.unique(lengths, return_inverse=True)
+    _check_totals(fingerprint.lines, distinct, place.ravel(), counts.ravel())
     ties = _check_order(fingerprint)
     _check_number(fingerprint)
-    if places is None:
-        places = _places(fingerprint, lengths)
+    places = _places(fingerprint, lengths) if sides is None else sides.places
     held = np.bincount(places, minlength=counts.size)
     _check_lines(fingerprint, lengths, counts, held)
-    distinct = held - np.bincount(places[ties + 1], minlength=counts.size)
-    _check_samples(fingerprint, lengths, distinct)
+    once = held - np.bincount(places[ties + 1], minlength=counts.size)
+    _check_samples(fingerprint, distinct, np.bincount(place.ravel(), once))
 
 
 @lru_cache(maxsize=4096)  # a checkpoint has few shapes, and each is asked for in several checks
@@ -224,14 +225,16 @@ def _counts(tensors: tuple[LinesOfTensor, ...], lengths: Lengths) -> npt.NDArray
 
 
 def _check_totals(
-    lines: Mapping[int, int], lengths: Lengths, counts: npt.NDArray[np.uint64]
+    lines: Mapping[int, int],
+    distinct: Lengths,
+    place: Places,
+    counts: npt.NDArray[np.uint64],
 ) -> None:
     """Each length has at least the lines of one tensor, and at most those of all together."""
-    distinct, place = np.unique(lengths, return_inverse=True)
     most = np.zeros(distinct.size, np.uint64)
     least = np.zeros(distinct.size, np.uint64)
-    np.add.at(most, place.ravel(), counts.ravel())
-    np.maximum.at(least, place.ravel(), counts.ravel())
+    np.add.at(most, place, counts)
+    np.maximum.at(least, place, counts)
     bounds = {
         length: bound
         for length, *bound in zip(distinct.tolist(), least.tolist(), most.tolist(), strict=True)
@@ -330,11 +333,9 @@ def _check_lines(
         )
 
 
-def _check_samples(fingerprint: Fingerprint, lengths: Lengths, distinct: Places) -> None:
+def _check_samples(fingerprint: Fingerprint, distinct: Lengths, counts: npt.NDArray[Any]) -> None:
     """As :func:`_check_lines`, of the distinct keys of the whole checkpoint."""
-    sampled = Counter[int]()
-    for length, count in zip(lengths.ravel().tolist(), distinct.tolist(), strict=True):
-        sampled[length] += count
+    sampled = dict(zip(distinct.tolist(), counts.astype(np.int64).tolist(), strict=True))
     for length, total in fingerprint.lines.items():
         count = sampled[length]
         if count > total or (fingerprint.scale == 1 and count < total):

@@ -24,8 +24,7 @@ from modelkin.core.fingerprints.arrays import (
     arrays_of,
     check,
     kept,
-    lengths_of_keys,
-    places_of,
+    sides_of,
     tensors_of,
     totals_of,
 )
@@ -127,10 +126,10 @@ class Fingerprint:
         """
         arrays = codec.decode(data, max_tensors=max_tensors)
         tensors = tensors_of(arrays)
-        lines, places = totals_of(arrays, tensors), places_of(arrays)
-        lengths = lengths_of_keys(arrays, tensors, places)
+        lines, sides = totals_of(arrays, tensors), sides_of(arrays, tensors)
+        lengths = sides.lengths.ravel()[sides.places]
         found = cls(arrays.scale, tensors, lines, arrays.keys, arrays.owners, lengths)
-        check(found, places)
+        check(found, sides)
         return found
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
+from typing import Any
 
 from modelkin.core.codecs import fingerprint as codec
 from modelkin.core.codecs.fingerprint import AGAIN, refuse
@@ -74,13 +75,17 @@ def check_tensors(tensors: Sequence[LinesOfTensor], lengths: Sequence[tuple[int,
         InvalidFingerprint: names field, value and what to do.
     """
     _check_names(tensors)
-    parameters = 0
+    parameters, sizes = 0, dict[tuple[Any, ...], int]()
     for number, (tensor, both) in enumerate(zip(tensors, lengths, strict=True)):
-        where = f"tensors[{number}]"
-        _check_shape(where, tensor.shape)
-        size = tensor.size
+        signed = None if tensor.signature is None else len(tensor.signature)
+        kind = (tensor.shape, tensor.reason, signed, *tensor.lines.items())
+        size = sizes.get(kind)
+        if size is None:  # else one of the same kind was checked
+            where = f"tensors[{number}]"
+            _check_shape(where, tensor.shape)
+            size = sizes[kind] = tensor.size
+            _check_tensor(where, tensor, size, *both)
         parameters += size
-        _check_tensor(where, tensor, size, *both)
     if parameters > MAX_PARAMETERS:
         refuse("tensors", f"they have {quote(parameters)} parameters, more than 2^63 - 1: {AGAIN}")
 
