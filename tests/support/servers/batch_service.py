@@ -35,10 +35,12 @@ class Service:
 
     Args:
         failing: names of models that are refused.
+        path: of the batches.
     """
 
-    def __init__(self, *failing: str) -> None:
+    def __init__(self, *failing: str, path: str = BATCH) -> None:
         self.failing = set(failing)
+        self.path = path
         self.batches: list[list[dict[str, Any]]] = []
         self.others: list[tuple[str, str]] = []
         self.first: list[httpx.Response | Exception] = []
@@ -46,7 +48,7 @@ class Service:
         self.space = dict(SPACE)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path != BATCH:
+        if request.url.path != self.path:
             self.others.append((request.method, request.url.path))
             return self.other(request)
         assert (JSONL, "POST") == (request.headers["content-type"], request.method)

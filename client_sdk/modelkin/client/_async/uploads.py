@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
-from modelkin.client._async.batches import put_chunks
+from modelkin._validation import check_space_name
+from modelkin.client._async.batches import model_chunks, put_chunks
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.flows import run_flow
 from modelkin.client._protocol import models, spaces, supports
 from modelkin.client._protocol.calls.requests import Condition
 from modelkin.client._protocol.uploads import accounts, patches, support_size
+from modelkin.client._protocol.uploads.batch_calls import put_chunk
 from modelkin.client._protocol.uploads.batches import check_count, uploading
 from modelkin.client._protocol.uploads.journal import Journal
 from modelkin.client._protocol.uploads.lines import AsyncItems
@@ -338,8 +341,10 @@ class AsyncUploads:
         journal = None
         if resume is not None:
             info = await self._connection.run(spaces.get(space))
-            journal = Journal.open(resume, self._connection.url, info)
+            into = {"space": info.name, "created_at": info.created_at.isoformat()}
+            journal = Journal.open(resume, self._connection.url, into)
         with uploading(
+            partial(put_chunk, check_space_name(space)),
             space,
             items,
             batch_size=batch_size,
@@ -347,7 +352,9 @@ class AsyncUploads:
             journal=journal,
             on_result=on_result,
         ) as upload:
-            await put_chunks(upload, items, concurrency, self._connection.run, self._layouts)
+            run = self._connection.run
+            chunks = model_chunks(upload, space, items, run, self._layouts)
+            await put_chunks(upload, chunks, concurrency, run)
         return upload.summary
 
     async def _agreed_support(

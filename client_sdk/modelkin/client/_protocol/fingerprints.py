@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+import hashlib
+from collections.abc import AsyncIterable, Iterable
+from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from modelkin import wire
 from modelkin._validation import check_base_models, check_model_name, quote_whole_name
 from modelkin.client._protocol.calls import requests
 from modelkin.client._protocol.calls.call import Call, content_of, read_nothing
 from modelkin.client._protocol.calls.decoding import decode, reader
+from modelkin.client._protocol.calls.flows import Flow
 from modelkin.client._protocol.calls.requests import ALWAYS, Condition
-from modelkin.client._protocol.uploads.batch_calls import put_lines
+from modelkin.client._protocol.uploads.batch_calls import ITEM_REFUSALS, put_lines
+from modelkin.client._protocol.uploads.lines import Chunk, Line
 from modelkin.client._transport.messages import Response
 from modelkin.core.fingerprints.fingerprint import Fingerprint
-from modelkin.errors import ApiError, InvalidParameter
+from modelkin.errors import ApiError, InvalidInput, InvalidParameter
 from modelkin.types.fingerprints.stored import FingerprintItem, StoredFingerprint
-from modelkin.types.models import BulkResult, BulkSummary
+from modelkin.types.models import BulkResult
 from modelkin.types.paging import Page
 
-__all__ = ["Batch", "BatchOfOne", "delete", "get", "info", "item_of", "list_all", "put"]
+__all__ = [
+    "AsyncItems",
+    "Items",
+    "delete",
+    "encode_line",
+    "get",
+    "info",
+    "list_all",
+    "put",
+    "put_chunk",
+]
 
 _PATH: Final = "/v1/fingerprints"
 _MAX_LINE_BYTES: Final = 1 << 20
 """The most bytes of a line that a service takes by default."""
-_MAX_BATCH_BYTES: Final = 4 << 20
-_MAX_LINES: Final = 500
-_MAX_FAILURES: Final = 1000
-_ITEM_REFUSALS: Final = frozenset({409, 413, 422})
-"""Statuses that concern one model, so that the upload goes on."""
+
+Item: TypeAlias = tuple[str, Fingerprint] | FingerprintItem
+"""A fingerprint of a bulk upload."""
+Items: TypeAlias = Iterable[Item]
+AsyncItems: TypeAlias = Iterable[Item] | AsyncIterable[Item]
 
 
 def put(item: FingerprintItem, condition: Condition = ALWAYS) -> Call[StoredFingerprint]:
@@ -82,83 +94,56 @@ def delete(model: str, if_match: str | None) -> Call[None]:
     return Call(requests.write("DELETE", _path(model), if_match=if_match), read_nothing)
 
 
-def item_of(given: Any) -> FingerprintItem:
-    """An item of ``put_many``: itself, or of a pair of a name and a fingerprint."""
+def encode_line(given: Any) -> Line | BulkResult:
+    """Encode an item of ``put_many`` as a line, or return its failure.
+
+    Raises:
+        InvalidParameter: it is neither a ``FingerprintItem`` nor a name and a fingerprint.
+    """
+    item = given
     if isinstance(given, tuple) and len(given) == 2:
-        given = FingerprintItem(*given)
-    if not isinstance(given, FingerprintItem):
+        item = FingerprintItem(*given)
+    if not isinstance(item, FingerprintItem):
         raise requests.wrong_type(
             "items", "pairs of a name and a Fingerprint, or FingerprintItems", given
         )
-    return given
+    encoded = _bytes_of(item)
+    try:
+        model, facts = check_model_name(item.model), _facts(item)
+    except InvalidInput as error:
+        return BulkResult(str(item.model), "failed", error.code, str(error))
+    said = item.fingerprint.digest.encode() + requests.json_bytes(facts)
+    sent = hashlib.sha256(said).hexdigest()[:32]
+    body = {"model": model, "fingerprint": base64.b64encode(encoded).decode(), **facts}
+    data = requests.json_bytes(body) + b"\n"
+    return Line(model, sent, b"", item) if len(data) > _MAX_LINE_BYTES else Line(model, sent, data)
 
 
-@dataclass(frozen=True)
-class BatchOfOne:
-    """A fingerprint that is too long for a line."""
-
-    item: FingerprintItem
-
-    def call(self) -> Call[tuple[BulkResult, ...]]:
-        """The request of its own."""
-        sent = put(self.item)
-        return Call(sent.request, self._results)
-
-    def _results(self, response: Response) -> tuple[BulkResult, ...]:
-        stored = _read(response)
-        return (BulkResult(stored.model, "created" if response.status == 201 else "replaced"),)
-
-    def refused(self, error: ApiError) -> tuple[BulkResult, ...]:
-        """The result of a refusal that concerns this one; else the error is raised."""
-        if error.status not in _ITEM_REFUSALS:
-            raise error
-        return (BulkResult(self.item.model, "failed", error.problem_code, error.detail),)
+def put_chunk(chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
+    """Store the fingerprints of a chunk in one request."""
+    alone = chunk.lines[0].alone
+    if isinstance(alone, FingerprintItem):
+        return _put_alone(alone)
+    return put_lines(_PATH, chunk)
 
 
-@dataclass
-class Batch:
-    """The lines of the next request of ``put_many``, and the results so far."""
-
-    results: list[BulkResult] = field(default_factory=list)
-    _lines: list[bytes] = field(default_factory=list)
-    _names: list[str] = field(default_factory=list)
-
-    def add(self, given: Any) -> Iterator[Call[tuple[BulkResult, ...]] | BatchOfOne]:
-        """Add an item; the requests that are to be sent before more are added."""
-        item = item_of(given)
-        line = _line(item)
-        if len(line) > _MAX_LINE_BYTES:
-            yield from self.rest()
-            yield BatchOfOne(item)
-            return
-        if len(self._lines) == _MAX_LINES or sum(map(len, self._lines)) + len(line) > (
-            _MAX_BATCH_BYTES
-        ):
-            yield from self.rest()
-        self._lines.append(line)
-        self._names.append(item.model)
-
-    def rest(self) -> Iterator[Call[tuple[BulkResult, ...]]]:
-        """The request of the lines that are left."""
-        if self._lines:
-            call = put_lines(_PATH, b"".join(self._lines), list(self._names))
-            self._lines.clear()
-            self._names.clear()
-            yield call
-
-    @property
-    def summary(self) -> BulkSummary:
-        """The results so far, counted."""
-        counts = Counter[str](result.status for result in self.results)
-        failures = [result for result in self.results if result.status == "failed"]
-        return BulkSummary(
-            created=counts["created"],
-            replaced=counts["replaced"],
-            unchanged=counts["unchanged"],
-            skipped=0,
-            failed=counts["failed"],
-            failures=tuple(failures[:_MAX_FAILURES]),
-        )
+def _put_alone(item: FingerprintItem) -> Flow[tuple[BulkResult, ...]]:
+    """Store a fingerprint that is too long for a line. Its old version tells what has changed."""
+    before: StoredFingerprint | None = None
+    try:
+        try:
+            before = yield info(item.model)
+        except ApiError as error:
+            if error.problem_code != "fingerprint_not_found":
+                raise
+        stored: StoredFingerprint = yield put(item)
+    except ApiError as error:
+        if error.status not in ITEM_REFUSALS:
+            raise
+        return (BulkResult(item.model, "failed", error.problem_code, error.detail),)
+    if before is None:
+        return (BulkResult(item.model, "created"),)
+    return (BulkResult(item.model, "unchanged" if stored.etag == before.etag else "replaced"),)
 
 
 def _path(model: str) -> str:
@@ -188,9 +173,3 @@ def _facts(item: FingerprintItem) -> dict[str, Any]:
         "file_bytes": item.file_bytes,
     }
     return {name: value for name, value in said.items() if value is not None}
-
-
-def _line(item: FingerprintItem) -> bytes:
-    data = base64.b64encode(_bytes_of(item)).decode()
-    body = {"model": check_model_name(item.model), "fingerprint": data, **_facts(item)}
-    return requests.json_bytes(body) + b"\n"

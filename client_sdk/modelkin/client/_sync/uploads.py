@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
+from modelkin._validation import check_space_name
 from modelkin.client._protocol import models, spaces, supports
 from modelkin.client._protocol.calls.requests import Condition
 from modelkin.client._protocol.uploads import accounts, patches, support_size
+from modelkin.client._protocol.uploads.batch_calls import put_chunk
 from modelkin.client._protocol.uploads.batches import check_count, uploading
 from modelkin.client._protocol.uploads.journal import Journal
 from modelkin.client._protocol.uploads.lines import Items
@@ -20,7 +23,7 @@ from modelkin.client._protocol.uploads.tensor_order import (
     one_call,
     selection,
 )
-from modelkin.client._sync.batches import put_chunks
+from modelkin.client._sync.batches import model_chunks, put_chunks
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._transport.concurrency import offload
@@ -335,8 +338,10 @@ class Uploads:
         journal = None
         if resume is not None:
             info = self._connection.run(spaces.get(space))
-            journal = Journal.open(resume, self._connection.url, info)
+            into = {"space": info.name, "created_at": info.created_at.isoformat()}
+            journal = Journal.open(resume, self._connection.url, into)
         with uploading(
+            partial(put_chunk, check_space_name(space)),
             space,
             items,
             batch_size=batch_size,
@@ -344,7 +349,9 @@ class Uploads:
             journal=journal,
             on_result=on_result,
         ) as upload:
-            put_chunks(upload, items, concurrency, self._connection.run, self._layouts)
+            run = self._connection.run
+            chunks = model_chunks(upload, space, items, run, self._layouts)
+            put_chunks(upload, chunks, concurrency, run)
         return upload.summary
 
     def _agreed_support(

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import Literal
 
+from modelkin.client._async.batches import fingerprint_chunks, put_chunks
 from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol import fingerprints
-from modelkin.client._protocol.calls.call import Call
 from modelkin.client._protocol.calls.requests import Condition
-from modelkin.client._protocol.fingerprints import Batch, BatchOfOne
+from modelkin.client._protocol.fingerprints import AsyncItems
+from modelkin.client._protocol.uploads.batches import check_count, uploading
+from modelkin.client._protocol.uploads.journal import Journal
+from modelkin.client._transport.progress import Count
 from modelkin.core.fingerprints.fingerprint import Fingerprint
-from modelkin.errors import ApiError
 from modelkin.types.fingerprints.stored import FingerprintItem, StoredFingerprint
 from modelkin.types.models import BulkResult, BulkSummary
 from modelkin.types.vocabulary import BaseRelation
 
 __all__ = ["AsyncFingerprints"]
-
-Given: TypeAlias = tuple[str, Fingerprint] | FingerprintItem
 
 
 class AsyncFingerprints(AsyncResource):
@@ -64,31 +65,52 @@ class AsyncFingerprints(AsyncResource):
 
     async def put_many(
         self,
-        items: Iterable[Given],
+        items: AsyncItems,
         *,
+        batch_size: int = 500,
+        concurrency: int = 4,
+        progress: Count | bool = False,
+        resume: str | os.PathLike[str] | None = None,
         on_result: Callable[[BulkResult], object] | None = None,
     ) -> BulkSummary:
-        """Stores many fingerprints, up to 500 a request; what is counted as stored is durable.
+        """Stores many fingerprints, hundreds a request; what is counted as stored is durable.
 
-        A refused item does not stop the upload. One of more than 768 KiB goes by itself, and is
-        counted as replaced where its name had one.
+        A refused item does not stop the upload. One of more than 768 KiB goes by itself. If several
+        items are of one model, the last item stands. An error that ends the upload is raised once
+        no request is in flight.
 
         Args:
-            items: pairs of a name and a fingerprint, or :class:`modelkin.FingerprintItem` objects.
-                Few are in memory at a time.
+            items: an iterable or asynchronous iterable of pairs of a name and a fingerprint, or of
+                :class:`modelkin.FingerprintItem` objects. Few of them are in memory at a time.
+            batch_size: the most fingerprints of a request, 1 to 10,000; a request has 4 MiB at
+                most.
+            concurrency: the number of requests at a time, 1 to 64.
+            progress: True shows a line on a terminal. A function is called with the items done and
+                the items in all, or None where ``items`` has no length.
+            resume: a journal file of the models that the service acknowledged. The same call after
+                an interruption sends only the rest. The file may be deleted in the end.
             on_result: a function that is called with the result of each item.
 
         Raises:
+            InvalidParameter: ``resume`` is the file of another upload, or not a journal.
             ApiError: a refusal that concerns all of them.
         """
         self._connection.require_open()
-        batch = Batch()
-        for item in items:
-            for call in batch.add(item):
-                await self._send(batch, call, on_result)
-        for call in batch.rest():
-            await self._send(batch, call, on_result)
-        return batch.summary
+        check_count("concurrency", concurrency, 64)
+        url, into = self._connection.url, {"kind": "fingerprints"}
+        journal = None if resume is None else Journal.open(resume, url, into)
+        with uploading(
+            fingerprints.put_chunk,
+            "fingerprints",
+            items,
+            batch_size=batch_size,
+            progress=progress,
+            journal=journal,
+            on_result=on_result,
+        ) as upload:
+            chunks = fingerprint_chunks(upload, items)
+            await put_chunks(upload, chunks, concurrency, self._connection.run)
+        return upload.summary
 
     async def info(self, model: str) -> StoredFingerprint:
         """Reads what is known of a model's fingerprint, without its keys.
@@ -134,21 +156,3 @@ class AsyncFingerprints(AsyncResource):
             ApiError: ``fingerprint_not_found``; ``precondition_failed`` for another version.
         """
         await self._connection.run(fingerprints.delete(model, if_match))
-
-    async def _send(
-        self,
-        batch: Batch,
-        call: Call[tuple[BulkResult, ...]] | BatchOfOne,
-        on_result: Callable[[BulkResult], object] | None,
-    ) -> None:
-        if isinstance(call, BatchOfOne):
-            try:
-                results = await self._connection.run(call.call())
-            except ApiError as error:
-                results = call.refused(error)
-        else:
-            results = await self._connection.run(call)
-        batch.results.extend(results)
-        if on_result is not None:
-            for result in results:
-                on_result(result)

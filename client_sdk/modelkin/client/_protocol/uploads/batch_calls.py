@@ -23,34 +23,36 @@ from modelkin.errors import ApiError
 from modelkin.types.models import BulkItem, BulkResult
 from modelkin.types.vocabulary import BulkStatus
 
-__all__ = ["put_alone", "put_chunk", "put_lines"]
+__all__ = ["ITEM_REFUSALS", "put_chunk", "put_lines"]
 
 _JSONL: Final = "application/jsonl"
 _MAX_RESULT_BYTES: Final = 1 << 16
 """The most bytes of the result of one item, on average."""
-_ITEM_REFUSALS: Final = frozenset({409, 413, 422})
+ITEM_REFUSALS: Final = frozenset({409, 413, 422})
 """Statuses that concern one model, so that the upload goes on."""
 
 
-def put_lines(path: str, lines: bytes, names: Sequence[str]) -> Call[tuple[BulkResult, ...]]:
-    """Stores many things at once; ``lines`` belong to ``names``."""
+def put_lines(path: str, chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
+    """Store the lines of a chunk in one request."""
+    names = [line.model for line in chunk.lines]
     headers = {"Accept": _JSONL, "Content-Type": _JSONL}
     # Each line is stored as by a PUT: the same lines again change nothing.
     most = min(MAX_JSON_BYTES, len(names) * _MAX_RESULT_BYTES)
-    request = Request("POST", path, (), headers, lines, idempotent=True, most=most)
-    return Call(request, lambda r: _read_results(r, names))
-
-
-def put_chunk(space: str, chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
-    """Put the lines of a chunk in one request."""
     data = b"".join(line.data for line in chunk.lines)
-    results: tuple[BulkResult, ...]
-    names = [line.model for line in chunk.lines]
-    results = yield put_lines(f"{space_path(space)}/batch", data, names)
+    request = Request("POST", path, (), headers, data, idempotent=True, most=most)
+    results: tuple[BulkResult, ...] = yield Call(request, lambda r: _read_results(r, names))
     return results
 
 
-def put_alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
+def put_chunk(space: str, chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
+    """Put the models of a chunk in a space."""
+    alone = chunk.lines[0].alone
+    if isinstance(alone, BulkItem):
+        return _put_alone(space, alone)
+    return put_lines(f"{space_path(space)}/batch", chunk)
+
+
+def _put_alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
     """Put one model. Its old version tells replaced from unchanged."""
     try:
         before = None
@@ -75,7 +77,7 @@ def put_alone(space: str, item: BulkItem) -> Flow[tuple[BulkResult, ...]]:
         if described is not None:
             stored = yield described
     except ApiError as error:
-        if error.status not in _ITEM_REFUSALS:
+        if error.status not in ITEM_REFUSALS:
             raise
         return (BulkResult(item.model, "failed", error.problem_code, error.detail),)
     status: BulkStatus = "created"

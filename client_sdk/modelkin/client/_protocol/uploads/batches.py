@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterator, Sized
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
-from modelkin._validation import check_space_name
 from modelkin.client._protocol.calls.flows import Flow
-from modelkin.client._protocol.uploads.batch_calls import put_alone, put_chunk
 from modelkin.client._protocol.uploads.journal import Journal
 from modelkin.client._protocol.uploads.lines import Chunk, Line
 from modelkin.client._transport.progress import Count, counting
 from modelkin.errors import InvalidParameter
 from modelkin.types.models import BulkResult, BulkSummary
 
-__all__ = ["Upload", "check_count", "uploading"]
+__all__ = ["PutChunk", "Upload", "check_count", "uploading"]
 
 MAX_BATCH_SIZE: Final = 10_000
 """The most lines that a service takes in one request."""
@@ -28,12 +26,15 @@ _MAX_CHUNK_BYTES: Final = 4 << 20
 """The most bytes of a request, which bound the memory of the requests in flight."""
 _MAX_FAILURES: Final = 1000
 
+PutChunk = Callable[[Chunk], Flow[tuple[BulkResult, ...]]]
+"""A function that makes the calls which send a chunk."""
+
 
 class Upload:
     """The state of one ``put_many``: waiting lines, chunks in flight, and counts of results.
 
     Args:
-        space: the name of the space that receives the models.
+        put: makes the calls that send a chunk.
         batch_size: the most lines of a chunk, 1 to 10,000.
         total: the number of items; None if it is not known.
         journal: the journal of the models that the service acknowledged to earlier runs.
@@ -43,7 +44,7 @@ class Upload:
 
     def __init__(
         self,
-        space: str,
+        put: PutChunk,
         *,
         batch_size: int,
         total: int | None,
@@ -51,7 +52,7 @@ class Upload:
         on_result: Callable[[BulkResult], object] | None,
         report: Count | None,
     ) -> None:
-        self.space = check_space_name(space)
+        self._put = put
         self._batch_size = check_count("batch_size", batch_size, MAX_BATCH_SIZE)
         self._total = total
         self._journal = journal
@@ -93,8 +94,7 @@ class Upload:
     def start(self, chunk: Chunk) -> Flow[tuple[BulkResult, ...]]:
         """Marks a chunk as in flight; returns the calls that send it."""
         self._in_flight |= chunk.names
-        alone = chunk.lines[0].alone
-        return put_chunk(self.space, chunk) if alone is None else put_alone(self.space, alone)
+        return self._put(chunk)
 
     def settle(self, chunk: Chunk, results: tuple[BulkResult, ...]) -> None:
         """Records the results of a chunk, in the journal first."""
@@ -128,7 +128,8 @@ class Upload:
 
 @contextmanager
 def uploading(
-    space: str,
+    put: PutChunk,
+    label: str,
     items: Any,
     *,
     batch_size: int,
@@ -136,17 +137,27 @@ def uploading(
     journal: Journal | None,
     on_result: Callable[[BulkResult], object] | None,
 ) -> Iterator[Upload]:
-    """Yield an upload of the items, and close its journal at the end."""
+    """Yield an upload of the items, and close its journal at the end.
+
+    Args:
+        put: as of :class:`Upload`.
+        label: the words before the progress.
+        items: what is uploaded.
+        batch_size: as of :class:`Upload`.
+        progress: as of ``put_many``.
+        journal: as of :class:`Upload`.
+        on_result: as of :class:`Upload`.
+    """
     with ExitStack() as stack:
         if journal is not None:
             stack.enter_context(journal)
         yield Upload(
-            space,
+            put,
             batch_size=batch_size,
             total=len(items) if isinstance(items, Sized) else None,
             journal=journal,
             on_result=on_result,
-            report=stack.enter_context(counting(progress, space)),
+            report=stack.enter_context(counting(progress, label)),
         )
 
 

@@ -1,21 +1,21 @@
 """The journal of a bulk upload: the models that the service acknowledged, for a resumed upload.
 
-The journal is an append-only text file. Its first line names the space; each further line holds a
-model and the fingerprint of its upload. A last line that an interruption cut off is ignored.
+The journal is an append-only text file. Its first line says where they went; each further line
+holds a model and the fingerprint of its upload. A last line that an interruption cut off is
+ignored.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 from modelkin.client._transport.messages import printable
 from modelkin.errors import InvalidParameter
-from modelkin.types.spaces import SpaceInfo
 
 __all__ = ["Journal"]
 
@@ -38,26 +38,20 @@ class Journal:
         self._acknowledged: dict[str, str] = {}
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], url: str, space: SpaceInfo) -> Self:
+    def open(cls, path: str | os.PathLike[str], url: str, into: Mapping[str, str]) -> Self:
         """Open the journal of a bulk upload, and read it.
 
         Args:
             path: the file's path; a missing file is created.
             url: the service's address.
-            space: the space that receives the models. A space that was deleted and created again
-                counts as another one.
+            into: what tells the upload from all others of that service.
 
         Raises:
-            InvalidParameter: the file cannot be opened, is not a journal, or belongs to another
-                space.
+            InvalidParameter: the file cannot be opened, is not a journal, or is that of another
+                upload.
         """
         path = Path(path)
-        header = {
-            "modelkin_journal": _FORMAT,
-            "url": url,
-            "space": space.name,
-            "created_at": space.created_at.isoformat(),
-        }
+        header = {"modelkin_journal": _FORMAT, "url": url, **into}
         try:
             file = path.open("a+b")
         except OSError as error:
@@ -136,7 +130,7 @@ class Journal:
                 raise _unusable(
                     self._path,
                     f"is of another upload: its {name} is {theirs}, here it is {ours}; "
-                    f"give each space a file of its own",
+                    f"give each upload a file of its own",
                 )
 
     def _not_a_journal(self, number: int) -> InvalidParameter:

@@ -17,6 +17,7 @@ from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.core.tensor_order import TensorOrder
 from modelkin.errors import InvalidInput, InvalidParameter, SpaceMismatch
+from modelkin.types.fingerprints.stored import FingerprintItem
 from modelkin.types.models import BulkItem, BulkResult
 
 __all__ = [
@@ -59,7 +60,7 @@ class Line:
     model: str
     fingerprint: str
     data: bytes
-    alone: BulkItem | None
+    alone: BulkItem | FingerprintItem | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,4 +157,4 @@ def _line(item: BulkItem) -> Line:
     data = requests.json_bytes(fields | said) + b"\n"
     if not fits or len(data) > _MAX_LINE_BYTES:
         return Line(model, sent, b"", item)
-    return Line(model, sent, data, None)
+    return Line(model, sent, data)
