@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from modelkin._terminal_text import one_line
 from modelkin.checkpoints import Adapter, Reading, fingerprint, weights_of
+from modelkin.checkpoints.catalogues.statements import Statements, bytes_of, statements_of
 from modelkin.checkpoints.importance import check_base, digest_of_base
 from modelkin.cli.inputs import Plan
 from modelkin.cli.progress import ShareLine
@@ -110,6 +111,16 @@ class PushedFile:
         if self._reading is None:
             return fingerprint(self._plan.checkpoint)
         return self._reading.fingerprint()
+
+    @property
+    def statements(self) -> Statements:
+        """What its files say of it."""
+        return statements_of(self._plan.checkpoint)
+
+    @property
+    def size(self) -> int:
+        """The bytes of its files."""
+        return bytes_of(self._plan.checkpoint)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -1,14 +1,16 @@
-"""A push reads its files once, for all that it sends of them."""
+"""A push reads its files once, for all that it sends of them, and sends what they say."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from modelkin import Client, Support
 from modelkin.checkpoints import fingerprint, open_checkpoint, weights_digest
@@ -82,3 +84,30 @@ def test_a_push_reads_its_files_once(
     size = (*size, "--support-size", str(FIXED_K)) if delta else size
     run_here("support", model, "-o", "m.mksp", *size)
     assert Support.load("m.mksp") == stored
+
+
+def test_a_fingerprint_has_what_the_files_say_unless_the_command_does(
+    run_here: Run, server: Server, client: Client, tmp_path: Path
+) -> None:
+    """Licence, bases and relation of the card, a date of the file; options replace them."""
+    name = f"said-{uuid.uuid4().hex[:8]}"
+    tensors = {"a.weight": torch.randn(128, 192, generator=torch.Generator().manual_seed(1))}
+    (tmp_path / "model").mkdir()
+    path = tmp_path / "model" / "model.safetensors"
+    save_file(tensors, path, {"modelspec.date": "2026-05-04"})
+    card = "---\nlicense: mit\nbase_model: org/base\nbase_model_relation: finetune\n---\n"
+    (path.parent / "README.md").write_text(card)
+    pushed = ("push", "model", "--space", name, "--url", server.url, "--create", "--model")
+    assert 0 == run_here(*pushed, name).returncode
+    of_files = client.fingerprints.info(name)
+    date = datetime(2026, 5, 4, tzinfo=UTC)
+    said = (of_files.license, of_files.published_at, of_files.base_models, of_files.base_relation)
+    assert ("mit", date, ("org/base",), "finetune") == said
+    assert path.stat().st_size == of_files.file_bytes
+    options = ("--license", "apache-2.0", "--published", "2026-06-01", "--base-model", "org/own")
+    assert 0 == run_here(*pushed, f"{name}/told", *options).returncode
+    told = client.fingerprints.info(f"{name}/told")
+    assert ("apache-2.0", datetime(2026, 6, 1, tzinfo=UTC)) == (told.license, told.published_at)
+    assert (("org/own",), None) == (told.base_models, told.base_relation)
+    refused = run_here(*pushed, name, "--published", "in May")
+    assert (1, True) == (refused.returncode, "write a date, such as 2026-05-04" in refused.stderr)

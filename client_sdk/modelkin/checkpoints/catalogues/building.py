@@ -11,14 +11,14 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from modelkin.checkpoints.anatomies import fingerprint_of, is_fingerprint, name_of
 from modelkin.checkpoints.catalogues.lists import Wanted
 from modelkin.checkpoints.catalogues.repositories import Hub
-from modelkin.checkpoints.files import Checkpoint
+from modelkin.checkpoints.catalogues.statements import bytes_of, statements_of
 from modelkin.checkpoints.opening import open_checkpoint
 from modelkin.core.catalogues.base import Base
 from modelkin.core.catalogues.catalogue import Catalogue
@@ -156,7 +156,9 @@ class _Work:
         if is_fingerprint(path):
             return [(base, fingerprint_of(path))]
         checkpoint = open_checkpoint(path)
-        return [(replace(base, file_bytes=_bytes_of(checkpoint)), fingerprint_of(checkpoint))]
+        said = asdict(statements_of(checkpoint))
+        base = replace(base, file_bytes=bytes_of(checkpoint), **said)
+        return [(base, fingerprint_of(checkpoint))]
 
     def _of_hub(self, wanted: Wanted) -> list[tuple[Base, Fingerprint]]:
         hub = self._hub = self._hub or Hub(self._address)
@@ -167,7 +169,7 @@ class _Work:
         made = list[tuple[Base, Fingerprint]]()
         for each in hub.checkpoints(base, files, folder):
             checkpoint = open_checkpoint(hub.fetch(base, each.choice, folder))
-            told = replace(each.base, file_bytes=_bytes_of(checkpoint))
+            told = replace(each.base, file_bytes=bytes_of(checkpoint))
             made.append((told, fingerprint_of(checkpoint)))
             self.read += 1
         shutil.rmtree(folder, ignore_errors=True)
@@ -180,11 +182,6 @@ class _Work:
         commit = (base.url, base.revision)
         same = [each for each in self._old.values() if (each.url, each.revision) == commit]
         return [(each, self._old.fingerprint(each.name)) for each in same]
-
-
-def _bytes_of(checkpoint: Checkpoint) -> int:
-    """The bytes of the files that hold its tensors."""
-    return sum(os.path.getsize(path) for path in {each.path for each in checkpoint.tensors})
 
 
 def _check_names(catalogues: Sequence[Catalogue]) -> None:

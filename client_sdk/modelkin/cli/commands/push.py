@@ -6,11 +6,13 @@ import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from modelkin._terminal_text import one_line
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Checkpoint
+from modelkin.checkpoints.catalogues.statements import Statements, moment_of
 from modelkin.cli.blinding import add_blinding, blinding_of_source
 from modelkin.cli.fitting import require_fit
 from modelkin.cli.inputs import (
@@ -27,6 +29,7 @@ from modelkin.cli.pushed_files import PushedFile
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Content
 from modelkin.core.blinding import Blinding
+from modelkin.core.kinship.lineage import BASE_RELATIONS
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
@@ -82,6 +85,16 @@ def push_options(parser: argparse.ArgumentParser) -> None:
         help="an attribute; all replace the model's; numbers, true, false, null are JSON; repeats",
     )
     about.add_argument("--source", metavar="URL", help="the address that the model comes from")
+    stated = parser.add_argument_group(
+        "about the model, beside its fingerprint; by default as its model card or its file says"
+    )
+    stated.add_argument("--license", metavar="NAME", help="its licence, 'apache-2.0' for one")
+    stated.add_argument(
+        "--published", metavar="DATE", help="when it was published, 2026-05-04 for one"
+    )
+    stated.add_argument(
+        "--base-relation", choices=BASE_RELATIONS, help="what it is of the models it derives from"
+    )
     add_selection(parser)
 
 
@@ -251,15 +264,47 @@ def _state_weights(client: Client, info: ModelInfo, file: PushedFile) -> tuple[s
 def _send_fingerprint(
     client: Client, arguments: argparse.Namespace, info: ModelInfo, file: PushedFile
 ) -> tuple[str, ...]:
-    """Store the fingerprint of a checkpoint under the model's name, with the base that it names."""
-    bases = () if arguments.base_model is None else (arguments.base_model,)
+    """Store the fingerprint of a checkpoint under the model's name, with what is said of it."""
+    said = _stated(arguments, file.statements)
     try:
-        client.fingerprints.put(info.model, file.fingerprint(), base_models=bases)
+        client.fingerprints.put(
+            info.model,
+            file.fingerprint(),
+            base_models=said.base_models,
+            base_relation=said.base_relation,
+            license=said.license,
+            published_at=said.published_at,
+            file_bytes=file.size,
+        )
     except (NotFoundError, PermissionDeniedError):
         return ()  # an older service, or a key that may not write it
     except (ApiError, InvalidInput) as error:
         return (f"its fingerprint is not stored: {error}",)
     return ()
+
+
+def _stated(arguments: argparse.Namespace, found: Statements) -> Statements:
+    """What the command line says of the model, else its files."""
+    given: dict[str, Any] = {
+        "license": arguments.license,
+        "published_at": _published(arguments),
+        "base_models": None if arguments.base_model is None else (arguments.base_model,),
+        "base_relation": arguments.base_relation,
+    }
+    if given["base_models"] is not None:  # the files may speak of others
+        found = replace(found, base_relation=None)
+    return replace(found, **{name: each for name, each in given.items() if each is not None})
+
+
+def _published(arguments: argparse.Namespace) -> datetime | None:
+    if arguments.published is None:
+        return None
+    found = moment_of(arguments.published)
+    if found is None:
+        raise InvalidParameter(
+            f"--published {arguments.published}: write a date, such as 2026-05-04, or a time"
+        )
+    return found
 
 
 def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -269,6 +314,7 @@ def _metadata(arguments: argparse.Namespace) -> dict[str, Any]:
         InvalidName, InvalidParameter: a field is malformed.
     """
     given: dict[str, Any] = {}
+    _published(arguments)
     if arguments.base_model is not None:
         given["base_model"] = check_model_name(arguments.base_model, field="--base-model")
     if arguments.source is not None:

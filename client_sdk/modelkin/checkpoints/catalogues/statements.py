@@ -1,0 +1,162 @@
+"""``statements_of``: what the files of a checkpoint say of it beside its weights, unchecked.
+
+The card of its folder counts before the metadata of its files. Of the card's front matter the few
+plain forms are read that model cards have: a text, or a list of texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from modelkin._validation import MAX_BASE_MODELS, check_model_name
+from modelkin.checkpoints.files import Checkpoint
+from modelkin.checkpoints.gguf import GGUF_SUFFIX
+from modelkin.checkpoints.gguf.header import read_gguf_header
+from modelkin.checkpoints.header import read_metadata
+from modelkin.core.kinship.lineage import BASE_RELATIONS, BaseRelation
+from modelkin.errors import InvalidCheckpoint, InvalidName
+
+__all__ = ["Statements", "bytes_of", "moment_of", "statements_of"]
+
+_CARD: Final = "README.md"
+_MAX_CARD: Final = 1 << 16
+"""Bytes of a card that are read: its front matter is at its beginning."""
+_MAX_TEXT: Final = 200
+"""Characters of a licence, as of a hub's."""
+_FIELD: Final = re.compile(r"([A-Za-z_]{1,64}):(?:[ \t]+(.*))?")
+_ITEM: Final = re.compile(r"[ \t]*-[ \t]+(.*)")
+_LISTED: Final = "general.base_model.{}.repo_url"
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """What is said of a checkpoint.
+
+    Attributes:
+        license: its licence.
+        published_at: when it was published.
+        base_models: the models that it is made from.
+        base_relation: what it is of them.
+    """
+
+    license: str | None = None
+    published_at: datetime | None = None
+    base_models: tuple[str, ...] = ()
+    base_relation: BaseRelation | None = None
+
+
+def statements_of(checkpoint: Checkpoint) -> Statements:
+    """What a checkpoint's files say of it; nothing where they cannot be read as such."""
+    first = min((tensor.path for tensor in checkpoint.stored), default=checkpoint.path)
+    card, held = _card_of(first.parent), dict[str, Sequence[str]]()
+    with suppress(InvalidCheckpoint, OSError):
+        held = _of_gguf(first) if first.suffix == GGUF_SUFFIX else _of_safetensors(first)
+    relation = _text(card.get("base_model_relation"))
+    return Statements(
+        license=_text(card.get("license")) or _text(held.get("license")),
+        published_at=moment_of(_text(held.get("date")) or ""),
+        base_models=_names(card.get("base_model") or held.get("base_model") or ()),
+        base_relation=next((each for each in BASE_RELATIONS if each == relation), None),
+    )
+
+
+def bytes_of(checkpoint: Checkpoint) -> int:
+    """The bytes of the files that hold a checkpoint's tensors."""
+    return sum(path.stat().st_size for path in {each.path for each in checkpoint.stored})
+
+
+def moment_of(text: str) -> datetime | None:
+    """A date, or a time with or without its zone, as ISO 8601 writes it; None for other texts."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _of_safetensors(path: Path) -> dict[str, Sequence[str]]:
+    """What a header's metadata says under its own names, or those of ModelSpec."""
+    metadata = read_metadata(path)
+    found = dict[str, Sequence[str]]()
+    for name, keys in (
+        ("license", ("license", "modelspec.license")),
+        ("base_model", ("base_model",)),
+        ("date", ("modelspec.date",)),
+    ):
+        found[name] = [metadata[key] for key in keys if key in metadata]
+    return found
+
+
+def _of_gguf(path: Path) -> dict[str, Sequence[str]]:
+    """What a header says under the names of the format; a base by the address of its repository."""
+    header = read_gguf_header(path)
+    addresses = [header.text(_LISTED.format(at)) for at in range(MAX_BASE_MODELS)]
+    return {
+        "license": [header.text("general.license") or ""],
+        "base_model": [_repository(address) for address in addresses if address],
+    }
+
+
+def _repository(address: str) -> str:
+    try:
+        return urlsplit(address).path.strip("/")
+    except ValueError:
+        return ""
+
+
+def _card_of(folder: Path) -> Mapping[str, Sequence[str]]:
+    """The front matter of a folder's card, by field; nothing without one."""
+    try:
+        with (folder / _CARD).open("rb") as file:
+            text = file.read(_MAX_CARD).decode("utf-8", "replace")
+    except OSError:
+        return {}
+    first, *lines = text.splitlines() or [""]
+    if first.rstrip() != "---" or "---" not in map(str.rstrip, lines):
+        return {}
+    found, items = dict[str, Sequence[str]](), list[str]()
+    for line in lines[: [*map(str.rstrip, lines)].index("---")]:
+        if field := _FIELD.fullmatch(line):
+            items = [*_texts(field[2] or "")]
+            found[field[1]] = items
+        elif item := _ITEM.fullmatch(line):
+            items += _texts(item[1])
+    return found
+
+
+def _texts(written: str) -> Iterator[str]:
+    """Yield the plain or quoted texts of a value; none of any other form."""
+    written = written.strip()
+    if written.startswith("[") and written.endswith("]"):
+        for each in written[1:-1].split(","):
+            yield from _texts(each)
+        return
+    if written[:1] in ("'", '"'):
+        end = written.find(written[0], 1)
+        yield written[1:end] if end > 0 else ""
+    elif written and written[0] not in "|>&*!{[":
+        yield written.partition(" #")[0].rstrip()
+
+
+def _text(given: Sequence[str] | None) -> str | None:
+    """The only text of a value, if it is a short one in one line."""
+    texts = [text.strip() for text in given or () if text.strip()]
+    if not texts or not texts[0].isprintable() or len(texts[0]) > _MAX_TEXT:
+        return None
+    return texts[0]
+
+
+def _names(given: Sequence[str]) -> tuple[str, ...]:
+    """Those of the texts that are names of models."""
+    found = dict[str, None]()
+    for each in given:
+        with suppress(InvalidName):
+            found[check_model_name(each)] = None
+    return tuple(found)[:MAX_BASE_MODELS]
