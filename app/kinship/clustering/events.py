@@ -28,6 +28,7 @@ def clustering_completed(
         "noise": clustering.noise,
         "previous": clustering.previous,
         "agreement": clustering.agreement,
+        "note": clustering.note,
         "url": f"/v1/spaces/{space.name}/clusterings/{clustering.id}",
     }
     outbox.add(session, tenant, space, CLUSTERING_COMPLETED, [(None, payload)])

@@ -50,7 +50,7 @@ def fresh(rng: np.random.Generator) -> Support:
 def test_a_clustering_is_an_event(
     app: AppHarness, space: str, receiver: Receiver, rng: np.random.Generator
 ) -> None:
-    """With its number, its clusters and its URL."""
+    """With its number, its clusters, its URL, and the note on what is not known of chance."""
     for n in range(4):
         app.put_support(space, f"m{n}", fresh(rng))
     made = app.webhooks.subscribe(f"{receiver.url}/ok", CLUSTERING_COMPLETED, space=space)
@@ -66,3 +66,22 @@ def test_a_clustering_is_an_event(
         data["models"],
         data["clusters"],
     )
+    assert stored["note"] == data["note"]
+    assert "no layout" in data["note"]
+
+
+def test_an_event_says_that_models_are_at_chance(
+    app: AppHarness, receiver: Receiver, rng: np.random.Generator
+) -> None:
+    """Its subscribers learn that the clusters are single models, and why."""
+    body = {"name": "l", "num_parameters": 10_000, "layout": [{"name": "w", "shape": [10_000]}]}
+    assert 201 == app.http.post("/v1/spaces", json=body).status_code
+    for n in range(4):
+        app.put_support("l", f"m{n}", fresh(rng))
+    made = app.webhooks.subscribe(f"{receiver.url}/ok", CLUSTERING_COMPLETED, space="l")
+    assert 202 == app.http.post("/v1/spaces/l/clusterings", json={}).status_code
+    app.worker.run_all()
+    [delivery] = app.webhooks.deliveries(made)
+    data = json.loads(delivery["payload"])["data"]
+    assert 4 == data["clusters"]
+    assert "4 models are each alone" in data["note"]
