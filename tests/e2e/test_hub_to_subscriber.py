@@ -16,6 +16,8 @@ import pytest
 import modelkin
 import modelkin.webhooks
 from modelkin.types import EventType
+from tests.sdk.core.fingerprints.planted import DERIVED, model
+from tests.sdk.core.fingerprints.relatives import changed
 from tests.support.models.checkpoints import Tensors, random_tensors, safetensors
 from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.server_process import Server
@@ -29,6 +31,7 @@ EVENTS: list[EventType] = [
     "clustering.completed",
     "lineage.mismatch",
 ]
+OLD, NEW = "2024-01-01T00:00:00.000Z", "2025-01-01T00:00:00.000Z"
 Heard = dict[str, list[dict[str, Any]]]
 
 
@@ -94,6 +97,36 @@ def test_whoever_subscribed_hears_of_a_push(hub: Hub, client: modelkin.Client) -
         }
         assert ("org/first-tuned", "org/first") in near
         assert all(_family(a) == _family(b) for a, b in near)
+
+
+def test_a_subscriber_hears_of_a_base_of_another_layout(hub: Hub, client: modelkin.Client) -> None:
+    """A deeper fine-tune declares a stranger with fused tensors. Its lines are those of another
+    model, and the subscriber hears of it, and of no other.
+    """
+    base = model(0)
+    pushed: dict[str, tuple[Tensors, str, dict[str, str]]] = {
+        "org/base": (base, OLD, {}),
+        "org/stranger": (DERIVED["fused"](model(1)), OLD, {}),
+        "org/grown": (DERIVED["more tokens"](base), NEW, {"base_model": "org/base"}),
+        "org/lies": (DERIVED["up-scaled"](changed(base, 3)), NEW, {"base_model": "org/stranger"}),
+    }
+    with receiving() as receiver:
+        subscription = client.webhooks.create(f"{receiver.url}/ok", ["lineage.mismatch"])
+        source = client.sources.create(
+            "huggingface", "lines", secret="s", url=hub.url, poll_seconds=None
+        )
+        for name, (tensors, created, card) in pushed.items():
+            files = {"model.safetensors": safetensors(tensors)}
+            _deliver(client, source.hook, name, hub.push(name, files, card=card, created=created))
+        _wait(partial(_has_heard, receiver, subscription, "lineage.mismatch"))
+        found = {name: client.fingerprint_lineage(name) for name in pushed}
+        heard = [event["data"] for event in _heard(receiver, subscription)["lineage.mismatch"]]
+    assert ["mismatch", "consistent"] == [found[f"org/{n}"].verdict for n in ("lies", "grown")]
+    assert {("org/lies", "org/stranger", "org/base", "lines")} == {
+        (data["model"], data["declared_base"], data["likely_base"], data["reason"])
+        for data in heard
+    }
+    assert all("most of its lines are those of 'org/base'" in data["summary"] for data in heard)
 
 
 def _family(name: str) -> str:
