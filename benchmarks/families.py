@@ -13,7 +13,7 @@ from app.models.spaces.records import SpaceRecord
 from benchmarks.stored_space import stored
 from modelkin import Layout, Support
 
-__all__ = ["DENSITY", "M", "filled_space"]
+__all__ = ["DENSITY", "M", "filled_space", "layout_of"]
 
 M = 100_000
 DENSITY = 0.1
@@ -31,6 +31,13 @@ def filled_space(n: int, layout: Layout | None = None) -> Iterator[tuple[Contain
     """
     with stored(_entries(n), M, layout) as filled:
         yield filled
+
+
+def layout_of(tensors: int) -> Layout:
+    """Tensors of one size, and what is left of M parameters."""
+    size = M // tensors
+    equal = [(f"t{i}", [size]) for i in range(tensors - 1)]
+    return Layout.of([*equal, ("rest", [M - size * (tensors - 1)])])
 
 
 def _entries(n: int) -> Iterator[BatchEntry]:

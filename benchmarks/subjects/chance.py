@@ -18,10 +18,9 @@ from app.infra.db.database import Database
 from app.models.catalog.reader import ModelReader
 from app.models.spaces.records import SpaceRecord
 from app.search.service import SearchService
-from benchmarks.families import M, filled_space
+from benchmarks.families import M, filled_space, layout_of
 from benchmarks.harness import Contender, Race, race
 from benchmarks.report import Findings, Row, Table, at_most, duration
-from modelkin import Layout
 from modelkin.types.search import Neighbors
 
 LIBRARIES = ("numpy", "numba", "sqlalchemy")
@@ -40,7 +39,7 @@ def run(quick: bool) -> Findings:
     n = QUICK_MODELS if quick else MODELS
     rows: list[Row] = []
     facts: list[list[str]] = []
-    with filled_space(n, _layout()) as (services, space):
+    with filled_space(n, layout_of(TENSORS)) as (services, space):
         for k in (10, 100):
             measured = _measured(services, space, k, 3 if quick else ROUNDS)
             rows.append(_row(n, k, measured))
@@ -91,10 +90,3 @@ def _ask(services: Container, space: SpaceRecord, k: int, names: Sequence[str]) 
             subject = services[ModelReader].stored_subject(session, space, name)
             answers.append(services[SearchService].neighbors(session, space, subject, k=k))
     return answers
-
-
-def _layout() -> Layout:
-    """Tensors of one size, and what is left."""
-    size = M // TENSORS
-    equal = [(f"t{i}", [size]) for i in range(TENSORS - 1)]
-    return Layout.of([*equal, ("rest", [M - size * (TENSORS - 1)])])

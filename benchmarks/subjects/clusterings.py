@@ -136,14 +136,15 @@ class Place:
         """Compute a clustering twice: for its time, and for its memory."""
         begin = time.perf_counter()
         stopwatch = Stopwatch()
-        record, found = self._make(asked, stopwatch)
+        record, found = self.make(asked, stopwatch)
         seconds = time.perf_counter() - begin
-        memory = extra_memory(lambda: self._make(asked, Stopwatch()))
+        memory = extra_memory(lambda: self.make(asked, Stopwatch()))
         return Run(record, agreement(self.labels, found), seconds, stopwatch.stages(), memory)
 
-    def _make(
+    def make(
         self, asked: ClusteringRequest, stopwatch: Stopwatch
     ) -> tuple[ClusteringRecord, Labels]:
+        """A clustering from its request to its commit."""
         services, clusterings = self.services, self.services[ClusteringService]
         with services[Database].writing() as session:
             job = clusterings.create(session, services[Tenant], self.space, asked)
