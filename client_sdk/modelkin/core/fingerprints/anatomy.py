@@ -251,8 +251,10 @@ def _verdict(found: Comparison, held: float) -> Verdict:
         own, of_model = (_parameters(each) for each in (found.ours, found.theirs))
         if found.share_of_model >= ALL_LINES and ALL_LINES <= own / of_model <= 1 / ALL_LINES:
             return "copy"
-        # A checkpoint of more parameters, such as an up-scaled one, is no part.
-        return "part" if own <= of_model else "derived"
+        # A checkpoint of more parameters, such as an up-scaled one, is no part; nor is one of as
+        # many of which a few lines were changed.
+        is_part = own < of_model or (own == of_model and found.share == 1)
+        return "part" if is_part else "derived"
     if not found.sources:
         return "related"
     return "derived" if held >= _ENOUGH else "reuses"

@@ -46,7 +46,9 @@ def rest_of(
         if has_structure:
             return f"{found.rest}{left_out}"
         if parent.verdict == "copy":
-            words = f"copy of {found.model}: all lines of both are equal{left_out}"
+            equal = min(found.equal, found.comparison.share, found.comparison.share_of_model)
+            lines = "all lines" if equal == 1 else f"{percent(equal)} of the lines"
+            words = f"copy of {found.model}: {lines} of both are equal{left_out}"
             return Relation("copy", model, words)
         if parent.verdict == "part":
             return part_of(found)

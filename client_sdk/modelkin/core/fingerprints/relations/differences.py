@@ -31,7 +31,7 @@ _HEAD: Final = re.compile(
 )
 _MISSED: Final = 20.0
 """Lines that would be found on average if they were the model's: where none is, they are not."""
-_LONG_TRAINED: Final = 0.1
+_LONG_TRAINED: Final = 0.3
 """The share of lines below which nothing is said to be missing: some tensors change far more than
 others when they are trained for long."""
 _BY_CHANCE: Final = 0.02

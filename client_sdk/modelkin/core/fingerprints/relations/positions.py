@@ -64,6 +64,8 @@ def position_of(name: str) -> Position:
 def _layer(words: list[str]) -> tuple[int, int | None]:
     """The first word with a number of a layer, and the number."""
     for at, word in enumerate(words):
+        if _RECURRENT.fullmatch(word):  # a number behind it is that of a gate
+            break
         if word.isdecimal() and len(word) <= 6 and at and not _EXPERTS.fullmatch(words[at - 1]):
             return at, int(word)
     for at, word in enumerate(words):

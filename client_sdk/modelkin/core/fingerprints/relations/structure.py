@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from fractions import Fraction
 from typing import Final
 
 from modelkin.core.fingerprints.comparison import ALL_LINES
@@ -125,6 +126,9 @@ def _of_head(found: Differences) -> Relation | None:
     theirs = found.comparison.theirs.tensors
     known = {(canonical_name(name), each.shape) for each in theirs for name in each.names}
     answers = {min(each.shape) for each in theirs if len(each.shape) > 1 and is_head(each)}
+    cuts = {Fraction(*match.resized) for match in found.matches if match.resized}
+    parts = {count / cut for count in answers for cut in cuts}
+    answers |= {int(part) for part in parts if part.denominator == 1}
     added = {number for group in found.added for number in group.numbers}
     kept = (number for match in found.matches for number in match.group.numbers)
     ours = found.comparison.ours.tensors
@@ -147,8 +151,9 @@ def _is_unknown(
 ) -> bool:
     """Whether a tensor is too short to have lines, and no head of a model may be the same.
 
-    One of as many answers may be renamed, transposed, or cut with what it reads. Nothing is said of
-    others without lines: a part of a table may be smooth that as a whole is not.
+    One of as many answers may be renamed, transposed, or cut with what it reads; in one of several
+    equal parts of a model, so are the answers. Nothing is said of others without lines: a part of a
+    table may be smooth that as a whole is not.
     """
     is_named = any((canonical_name(name), tensor.shape) in known for name in tensor.names)
     is_short = tensor.reason is NotComparable.SHORT

@@ -210,16 +210,38 @@ def test_gates_are_split_or_in_another_order() -> None:
     base = {name: draw.standard_normal((3, 128, 128)).astype(np.float32) for name in names}
     models = {"base": fingerprint({name: gates.reshape(384, 128) for name, gates in base.items()})}
     moved = {name: gates[[1, 0, 2]].reshape(384, 128) for name, gates in base.items()}
-    parts = {
-        f"{name}.{gate}": gates[i] for name, gates in base.items() for i, gate in enumerate("rzn")
-    }
     kinds = ("weight_ih", "weight_ih_reverse", "weight_hh", "weight_hh_reverse")
     layout = "another layout than base's: "
     assert [f"{layout}another order in {', '.join(kinds)}, all of base"] == said(
         anatomy(fingerprint(moved), models)
     )
-    [split, *_] = said(anatomy(fingerprint(parts), models))
-    assert split.startswith(f"{layout}split weight_ih.r, weight_ih.z, weight_ih.n")
+    for named in ("rzn", "012"):
+        parts = {f"{name}.{named[i]}": base[name][i] for name in base for i in range(3)}
+        [split, *_] = said(anatomy(fingerprint(parts), models))
+        assert split.startswith(f"{layout}split " + ", ".join(f"weight_ih.{i}" for i in named))
+
+
+def test_a_slight_change_makes_no_part() -> None:
+    """Of a model of as many parameters 99% of the lines are the base's: by lines it is a copy."""
+    found = anatomy(fingerprint(changed(BASE, 3, 0.0005)), {"base": hub()["base"]})
+    [parent] = found.parents
+    assert 0.99 <= parent.share_of_lines < 1
+    assert "copy" == parent.verdict
+    assert ["copy of base: N% of the lines of both are equal"] == said(found)
+    found = anatomy(fingerprint(changed(BASE, 3, 0.001)).at(8), {"base": hub()["base"]})
+    assert "derived" == found.parents[0].verdict
+
+
+def test_a_head_that_is_cut_with_all_else_is_no_other_head() -> None:
+    """Half of the answers stand in one of two equal parts; alone they are those of another head."""
+    base = {name: values for name, values in BASE.items() if name != "lm_head"}
+    base["classifier"] = np.random.default_rng(2).standard_normal((10, 128)).astype(np.float32)
+    models = {"base": fingerprint(base)}
+    head = {"classifier": base["classifier"][:5]}
+    units = {k: v[:192] for k, v in base.items() if k.endswith("up")}
+    units |= {k: v[:, :192].copy() for k, v in base.items() if k.endswith("down")}
+    for made, right in ((base | head, "head_changed"), (base | units | head, "pruned")):
+        assert [right] == [each.relation for each in anatomy(fingerprint(made), models).relations]
 
 
 def test_an_up_scaled_model_is_no_copy_of_its_base() -> None:
