@@ -1,7 +1,8 @@
 """What a model is to its base, in the words of hubs: only what lines and the files have shown.
 
-Lines do not tell a training from rounding. The bits that a file takes for each parameter do, and so
-does a change that leaves whole layers as they were. Where neither says it, a model is ``changed``.
+Lines do not tell a training from rounding, noise or a mean. The bits that a file takes for each
+parameter tell that it is rounded, and not whether it was trained before. So a model is ``changed``
+or ``quantised``, unless its publisher says what was done and all that is measured goes with that.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ _FEWER: Final = 1.6
 _ROUNDED: Final = 0.85
 """The share of lines that rounding to eight bits leaves at least, of the formats measured but FP8.
 With a light training before, .80 are left."""
+_DECLARED: Final = "as is declared"
 _RANKED: Final[tuple[LineageRelation, ...]] = (
     *("average", "assembled", "upcycled", "depth_up_scaled", "pruned", "widened", "layers_moved"),
     *("head_changed", "vocabulary_resized", "copy", "part", "quantised_copy", "quantised"),
@@ -173,17 +175,19 @@ def _changed(
     stored = f"stored in {bits:.1f} bits a parameter, {plain(comparison.model)} in {of_base:.1f}"
     if bits <= _FEW_BITS and of_base >= max(_WHOLE_BITS, _FEWER * bits):
         is_copy = is_alone and bits >= _NEAR_EIGHT_BITS and comparison.share >= _ROUNDED
+        is_copy &= model.relation == "quantized"
         if is_copy and len(comparison.sources) == _compared(comparison):
-            return Said("quantised_copy", said.models, f"quantised copy, {stored}; {sentence}")
+            words = f"quantised copy, {_DECLARED}, {stored}; {sentence}"
+            return Said("quantised_copy", said.models, words)
         left_open = "; whether it was trained as well, lines do not tell"
         return Said("quantised", said.models, f"quantised, {stored}; {sentence}{left_open}")
     if bits < _WHOLE_BITS or of_base >= _FEWER * bits:
         return Said("changed", said.models, said.sentence)
-    how = _how(comparison)
-    if how == "layers":
-        return Said("fine_tuned", said.models, f"fine-tuned: {sentence}")
-    if how == "kinds" and model.relation == "adapter":
-        return Said("adapter_merged", said.models, f"an adapter merged: {sentence}")
+    how = (model.relation, _how(comparison))
+    if how == ("finetune", "layers"):
+        return Said("fine_tuned", said.models, f"fine-tuned, {_DECLARED}: {sentence}")
+    if how == ("adapter", "kinds"):
+        return Said("adapter_merged", said.models, f"an adapter merged, {_DECLARED}: {sentence}")
     return Said("changed", said.models, said.sentence)
 
 
@@ -194,7 +198,8 @@ def _compared(comparison: Comparison) -> int:
 def _how(comparison: Comparison) -> Literal["layers", "kinds"] | None:
     """Whether whole layers were left as they were, or some kinds of every layer were changed.
 
-    Rounding has no reason to leave a layer, and an adapter changes what it targets everywhere.
+    Trainings freeze layers, and an adapter changes what it targets everywhere. Both may be due to
+    rounding that leaves some tensors as they are.
     """
     ours = comparison.ours.tensors
     compared = [number for number, each in enumerate(ours) if each.lines]

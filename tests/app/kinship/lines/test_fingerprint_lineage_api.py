@@ -190,13 +190,15 @@ def test_each_of_several_bases_is_judged(stored: Fingerprints) -> None:
 
 
 def test_bits_tell_a_quantised_copy(stored: Fingerprints) -> None:
-    """By the bytes of both files; and that a file is not quantised where it is said to be."""
+    """By the bytes of both files and what is declared; and a file may not be what is said."""
     base, rounded = planted("base"), planted("8 bits")
     parameters = sum(tensor.size for tensor in base.tensors)
     stored.put("base", base, file_bytes=2 * parameters)
     stored.put("made", rounded, base_models=("base",), file_bytes=parameters)
-    assert ("consistent", "lines", "quantised_copy") == words(stored.lineage("made"))
+    assert ("consistent", "lines", "quantised") == words(stored.lineage("made"))
     said = {"base_models": ("base",), "base_relation": "quantized"}
+    stored.put("made", rounded, file_bytes=parameters, **said)
+    assert ("consistent", "lines", "quantised_copy") == words(stored.lineage("made"))
     stored.put("made", rounded, file_bytes=2 * parameters, **said)
     found = stored.lineage("made")
     assert "changed" == found["relation"]

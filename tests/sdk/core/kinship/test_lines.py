@@ -59,6 +59,12 @@ BITS: Final = {
     "nf4 (stored)": 4.5,
 }
 """The bits a parameter of files that are quantised; others have sixteen."""
+DECLARED: Final = {
+    "frozen bottom": "finetune",
+    **dict.fromkeys(BITS, "quantized"),
+    **dict.fromkeys(("adapter", "fine-tune", "heavy"), "adapter"),
+}
+"""What is declared of them, if anything is."""
 UNSURE: Final = {None, "changed", "shares", "layout", "added"}
 """Words that leave open what was done."""
 RIGHT: Final[Mapping[str, Collection[str]]] = {
@@ -67,7 +73,7 @@ RIGHT: Final[Mapping[str, Collection[str]]] = {
         *("transposed (derived)", "flipped (derived)", "kernels (derived)"),
     ),
     "part": ("no head", "one layer", "a mixed layer"),
-    "fine_tuned": ("nameless, changed", "conv1d, changed", "fine-tune", "heavy", "frozen bottom"),
+    "fine_tuned": ("frozen bottom",),
     "adapter_merged": ("adapter",),
     "quantised_copy": ("8 bits", "8 bits (derived)", "Q8_0 (stored)"),
     "quantised": tuple(BITS),
@@ -136,8 +142,10 @@ def test_no_true_base_is_contradicted_and_no_relation_is_wrong(how: str) -> None
     other = compare(made(how), "other", stranger(how in SAID))
     found = judge_by_lines(made(how), "base", base(how in SAID), [other])
     assert ("inconclusive" if how in NO_LINES else "consistent") == found.verdict
-    said = word(found, BITS.get(how, 16))
-    assert said in UNSURE or how in RIGHT[str(said)]
+    for declared in (None, DECLARED.get(how)):
+        said = word(found, BITS.get(how, 16), declared)
+        assert said in UNSURE or how in RIGHT[str(said)]
+    assert word(found, BITS.get(how, 16)) not in {"fine_tuned", "quantised_copy", "adapter_merged"}
 
 
 @pytest.mark.parametrize("how", ALL)
@@ -158,7 +166,11 @@ def test_a_stranger_is_contradicted_only_by_most_of_the_lines(how: str) -> None:
 def test_words_are_said_and_not_merely_left_open() -> None:
     """Of one of each kind the very word is found."""
     said = {
-        how: word(judge_by_lines(made(how), "base", base(how in SAID)), BITS.get(how, 16))
+        how: word(
+            judge_by_lines(made(how), "base", base(how in SAID)),
+            BITS.get(how, 16),
+            DECLARED.get(how),
+        )
         for how in QUICK
     }
     assert {
@@ -172,9 +184,13 @@ def test_words_are_said_and_not_merely_left_open() -> None:
 
 
 def test_bits_alone_tell_rounding_from_training() -> None:
-    """The same values in a file of sixteen bits, or of unknown ones, were changed, and no more."""
+    """The same values in a file of sixteen bits, or of unknown ones, were changed, and no more;
+    whether they were trained before, nothing tells but what is declared.
+    """
     found = judged(rounded(BASE, 8), BASE)
-    assert ("quantised_copy", "changed") == (word(found, 8.5), word(found, 16))
+    said = [word(found, 8.5, declared) for declared in ("quantized", "finetune", None)]
+    assert ["quantised_copy", "quantised", "quantised"] == said
+    assert {"changed"} == {word(found, 16), word(found, 16, "quantized")}
     unknown = in_words_of_hubs(
         found.anatomy.relations, found.comparison, StoredAs(1000), StoredAs(1000, 2000)
     )
@@ -183,9 +199,11 @@ def test_bits_alone_tell_rounding_from_training() -> None:
 
 
 def test_a_training_before_the_rounding_is_no_copy() -> None:
-    """The file is quantised, and the sentence leaves open whether it was trained as well."""
+    """Whatever is declared, the file is quantised, and the sentence leaves open whether it was
+    trained as well.
+    """
     found = judged(rounded(changed(BASE, 3), 8), BASE)
-    assert "quantised" == word(found, 8.5)
+    assert "quantised" == word(found, 8.5, "quantized")
     said = in_words_of_hubs(
         found.anatomy.relations, found.comparison, StoredAs(1000, 1062), StoredAs(1000, 2000)
     )
@@ -193,6 +211,17 @@ def test_a_training_before_the_rounding_is_no_copy() -> None:
         "quantised, stored in 8.5 bits a parameter, base in 16.0; changed: "
     )
     assert said[0].sentence.endswith("whether it was trained as well, lines do not tell")
+
+
+def test_a_fine_tune_is_said_where_it_is_declared_and_fits() -> None:
+    """Layers that are as they were may be due to rounding, so a declaration has to say it; alone
+    that says nothing of a model that was changed everywhere.
+    """
+    upper = ("layers.2", "layers.3")
+    for made in (changed(BASE, 3), rounded(BASE, 4)):
+        part = judged(BASE | {k: v for k, v in made.items() if k.startswith(upper)}, BASE)
+        assert ("fine_tuned", "changed") == (word(part, 16, "finetune"), word(part))
+        assert "changed" == word(judged(made, BASE), 16, "finetune")
 
 
 def test_an_adapter_is_said_where_it_is_declared_and_fits() -> None:

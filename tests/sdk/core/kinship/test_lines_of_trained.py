@@ -67,7 +67,7 @@ MADE: Final[dict[str, tuple[Callable[[], Tensors], float, Collection[str | None]
     "heavy": (lambda: tuned(30), 32, {"changed", "shares", None}),
     "renamed": (lambda: {f"net.{k}": v for k, v in base().items()}, 32, {"copy"}),
     "transposed": (lambda: {k: v.T.copy() for k, v in base().items()}, 32, {"copy"}),
-    "8 bits": (lambda: rounded(base(), 8), 8.5, {"quantised_copy", "quantised"}),
+    "8 bits": (lambda: rounded(base(), 8), 8.5, {"quantised"}),
     "4 bits": (lambda: rounded(base(), 4), 4.5, {"quantised"}),
     "tuned, in 8 bits": (lambda: rounded(tuned(4), 8), 8.5, {"quantised"}),
     "deeper": (
