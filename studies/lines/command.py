@@ -31,6 +31,7 @@ from studies.lines.results import (
     ROTATIONS,
     STRANGERS,
     WIDE,
+    WORDS,
     held,
     is_held,
     keep,
@@ -39,6 +40,7 @@ from studies.lines.rotations import rotation_figures
 from studies.lines.trained import Trained
 from studies.lines.upcycled import upcycled
 from studies.lines.wide import wide_figures
+from studies.lines.words.answers import word_figures
 from studies.lines.zoo import CACHE, Zoo
 
 __all__ = ["NAMES", "figures_of", "measure"]
@@ -128,6 +130,7 @@ _MAKERS: Final[dict[str, Callable[[Zoo], Figures]]] = {
     STRANGERS: _strangers,
     WIDE: lambda _: wide_figures(),
     ROTATIONS: rotation_figures,
+    WORDS: lambda zoo: word_figures(zoo, _derivatives),
 }
 NAMES: Final = tuple(_MAKERS)
 """The names of all cells."""

@@ -8,8 +8,9 @@ from typing import Final
 
 from studies.cells import Figures
 from studies.gates import Gate
-from studies.lines.results import HUB, MERGES, ONE_SEED, ROTATIONS, STRANGERS, WIDE
+from studies.lines.results import HUB, MERGES, ONE_SEED, ROTATIONS, STRANGERS, WIDE, WORDS
 from studies.lines.wide import DRIFTS
+from studies.lines.words.section import ALL
 
 __all__ = ["EXPECTED", "LLAMA", "derivatives", "gates_of_lines"]
 
@@ -69,7 +70,7 @@ def derivatives(cells: Mapping[str, Figures]) -> Iterator[tuple[str, str, dict[s
 def gates_of_lines(cells: Mapping[str, Figures]) -> list[Gate]:
     """All gates of the cells that there are."""
     judged = {"": _placed, LLAMA: _llama, HUB: _hub, MERGES: _merges, STRANGERS: _strangers}
-    judged |= {WIDE: _wide, ROTATIONS: _rotations}
+    judged |= {WIDE: _wide, ROTATIONS: _rotations, WORDS: _words}
     return [
         gate for name, gates in judged.items() if name in cells or not name for gate in gates(cells)
     ]
@@ -146,6 +147,13 @@ def _rotations(cells: Mapping[str, Figures]) -> Iterator[Gate]:
     yield _at_least("inner products: least kappa of a rotated fine-tune", seen, 0.5)
     seen = max(row["stranger, greatest"] for row in rows)
     yield _at_most("inner products: greatest kappa of a stranger's tensor", seen, 0.25)
+
+
+def _words(cells: Mapping[str, Figures]) -> Iterator[Gate]:
+    figures = cells[WORDS][ALL]
+    yield _none("words for derivatives: wrong", figures["word wrong"])
+    yield _none("words for derivatives: true bases contradicted", figures["base mismatch"])
+    yield _none("words for derivatives: strangers confirmed", figures["stranger consistent"])
 
 
 def _at_least(figure: str, seen: float, least: float) -> Gate:

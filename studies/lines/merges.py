@@ -13,14 +13,14 @@ from studies.lines.comparing import fingerprints_of
 from studies.lines.trained import Trained
 from studies.lines.zoo import Tensors
 
-__all__ = ["merge_figures", "merges"]
+__all__ = ["linear", "merge_figures", "merges"]
 
 _SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 _KEPT: Final = 0.3
 _DROPPED: Final = 0.5
 
 
-def _linear(first: Tensors, second: Tensors, share: float) -> Tensors:
+def linear(first: Tensors, second: Tensors, share: float) -> Tensors:
     """Their average, of which the first has a share."""
     return {k: (share * v + (1 - share) * second[k]).astype(np.float32) for k, v in first.items()}
 
@@ -71,7 +71,7 @@ def _dare(base: Tensors, tuned: Sequence[Tensors], draw: np.random.Generator) ->
 def merges(base: Tensors, first: Tensors, second: Tensors) -> Iterator[tuple[str, Tensors, float]]:
     """Merges of two fine-tunes: what was done, the weights, and the share of the first."""
     for share in _SHARES:
-        yield f"linear {share}", _linear(first, second, share), share
+        yield f"linear {share}", linear(first, second, share), share
     for share in (0.3, 0.5):
         yield f"SLERP {share}", _slerp(first, second, share), share
     yield "TIES", _ties(base, [first, second]), 0.5
@@ -89,7 +89,7 @@ def merge_figures(trained: Trained) -> Figures:
     }
     for name, other in (("base", base), ("LoRA", children["LoRA"])):
         for share in (0.2, 0.5, 0.8):
-            merged = _linear(first, other, share)
+            merged = linear(first, other, share)
             cases[f"linear {share}, with the {name}"] = (first, other, merged, share)
     cases["no merge: the base"] = (first, second, base, 0.5)
     cases["no merge: a light sibling"] = (first, second, children["light"], 0.5)

@@ -17,6 +17,7 @@ __all__ = [
     "STRANGERS",
     "STUDY",
     "WIDE",
+    "WORDS",
     "held",
     "is_held",
     "keep",
@@ -30,6 +31,7 @@ ONE_SEED: Final = "one seed, two architectures, all keys"
 """The row of strangers whose initial values may be equal."""
 WIDE: Final = "wide lines"
 ROTATIONS: Final = "rotations"
+WORDS: Final = "words"
 
 
 def held(names: Sequence[str], folder: Path = FOLDER) -> dict[str, Figures]:

@@ -9,7 +9,8 @@ from studies.cells import Figures
 from studies.lines import rotations, wide
 from studies.lines.gates import EXPECTED, LLAMA, derivatives
 from studies.lines.networks.catalogue import ARCHITECTURES
-from studies.lines.results import HUB, MERGES, ROTATIONS, STRANGERS, WIDE
+from studies.lines.results import HUB, MERGES, ROTATIONS, STRANGERS, WIDE, WORDS
+from studies.lines.words import section as words
 from studies.sections.paragraphs import table
 
 __all__ = ["COMMAND", "TITLE", "claims", "section"]
@@ -177,6 +178,7 @@ def _all(cells: Mapping[str, Figures], own: Mapping[str, Figures]) -> Iterator[s
     for name, title, shown in (
         (WIDE, "## Wide lines", wide.section),
         (ROTATIONS, "## Rotated streams", rotations.section),
+        (WORDS, "## In words of hubs", words.section),
     ):
         if name in cells:
             yield title

@@ -1,0 +1,1 @@
+"""What is said of derivatives in the words of hubs, beside what was done."""
