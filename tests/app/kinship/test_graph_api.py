@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import igraph
 import networkx
 import numpy as np
 import pytest
@@ -133,6 +132,8 @@ def test_networkx_loads_the_json(crowd: Space) -> None:
 
 def test_networkx_and_igraph_load_the_graphml(crowd: Space, tmp_path: Path) -> None:
     """Both libraries read the same nodes and edges, typed, from GraphML."""
+    import igraph  # which loads matplotlib: no process that only collects needs it
+
     answer = crowd.http.get(crowd.path("graph"), params={"k": 3}, headers={"Accept": GRAPHML})
     assert (200, GRAPHML, "Accept") == (
         answer.status_code,

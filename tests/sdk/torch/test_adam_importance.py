@@ -10,8 +10,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import distribute_tensor
 
 from modelkin.errors import InvalidImportance, InvalidParameter
 from modelkin.torch import GradientMoment, adam_importance, weight_importance
@@ -159,6 +157,10 @@ def test_states_that_are_no_whole_plain_tensor(state: Any, message: str) -> None
 @pytest.fixture
 def sharded(tmp_path: Path) -> Iterator[nn.Linear]:
     """A model whose weight is a DTensor, over the one process that there is."""
+    # They import half a second's worth, which no other test needs.
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import distribute_tensor
+
     rendezvous = f"file://{tmp_path}/rendezvous"
     dist.init_process_group("gloo", init_method=rendezvous, rank=0, world_size=1)
     model = nn.Linear(4, 2, bias=False)

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import igraph
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -116,6 +115,8 @@ def test_all_preferences_together_have_a_limit_of_rounds(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("seed", range(5))
 def test_leiden_goes_on_until_nothing_changes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each iteration is one of igraph's own, until nothing changes or so many were made."""
+    import igraph  # which loads matplotlib: no process that only collects needs it
+
     rng = np.random.default_rng(seed)
     n = 200
     ends = rng.integers(0, n, (2000, 2))

@@ -13,8 +13,6 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file, save_model
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import distribute_tensor
 
 from modelkin import checkpoints
 from modelkin.core.fingerprints.fingerprint import Fingerprint, NotComparable
@@ -260,6 +258,10 @@ def test_models_without_weights_of_their_own_are_refused(model: Any, message: st
 @pytest.fixture
 def sharded(tmp_path: Path) -> Iterator[nn.Linear]:
     """A model whose weight is a DTensor, over the one process that there is."""
+    # They import half a second's worth, which no other test needs.
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import distribute_tensor
+
     rendezvous = f"file://{tmp_path}/rendezvous"
     dist.init_process_group("gloo", init_method=rendezvous, rank=0, world_size=1)
     model = nn.Linear(64, 64, bias=False)
