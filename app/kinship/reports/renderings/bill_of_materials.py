@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -32,6 +32,8 @@ _HUB: Final = "hub"
 _AT_ONCE: Final = 50
 """Models of one document of the library, which looks through all of them for each: each of 2,000
 takes twice as long."""
+_MOST_KEPT: Final = 100_000
+"""Models of pedigrees that are kept as they are written, half a kilobyte each."""
 
 
 def bill_of_materials(report: Report) -> Iterator[bytes]:
@@ -49,12 +51,10 @@ def bill_of_materials(report: Report) -> Iterator[bytes]:
 
 def _pieces(report: Report) -> Iterator[bytes]:
     """The parts of documents of a few models each, put together."""
-    from cyclonedx.model.bom import Bom
-
     origins, left, refs = _Origins(report), iter(report.models), list[str]()
     yield _text(_head(report)).removesuffix("}").encode() + b',\n"components":['
-    while some := [_component(each, origins) for each in islice(left, _AT_ONCE)]:
-        parts = _written(Bom(components=some))["components"]
+    while some := list(islice(left, _AT_ONCE)):
+        parts = _components(some, origins)
         yield (",\n" if refs else "\n").encode() + ",\n".join(map(_text, parts)).encode()
         refs += [each["bom-ref"] for each in parts]
     yield b'\n],\n"dependencies":[\n'
@@ -109,7 +109,7 @@ class _Origins:
     """What the findings of a report say of the origins of its models."""
 
     def __init__(self, report: Report) -> None:
-        self._others: dict[str, Component] = {}
+        self._others: dict[str, dict[str, Any]] = {}
         self.weights = {each.model: each.weights for each in report.models}
         self.found = defaultdict[str, set[str]](set)
         for base in report.undeclared:
@@ -125,30 +125,62 @@ class _Origins:
         confirmed = {each.model for each in model.bases if each.is_declared}
         return sorted(confirmed | self.found[model.model])
 
-    def other(self, model: str) -> Component:
-        """A component in the pedigrees of others: one for all, since a base has many children."""
-        if model not in self._others:
-            self._others[model] = _other(model, self.weights.get(model))
-        return self._others[model]
+    def variants(self, model: ReportedModel) -> list[str]:
+        """Other models that share lines."""
+        return sorted({each.model for each in model.bases}.difference(self.ancestors(model)))
+
+    def others(self, models: Iterable[str]) -> Mapping[str, dict[str, Any]]:
+        """What stands of models in the pedigrees of others, as the library writes it."""
+        if len(self._others) >= _MOST_KEPT:
+            self._others.clear()
+        left = sorted(set(models) - self._others.keys())
+        for begin in range(0, len(left), _AT_ONCE):
+            some = {_ref(each): each for each in left[begin : begin + _AT_ONCE]}
+            for part in _parts(_other(each, self.weights.get(each)) for each in some.values()):
+                self._others[some[part.pop("bom-ref")]] = part
+        return self._others
+
+
+def _components(models: Sequence[ReportedModel], origins: _Origins) -> list[dict[str, Any]]:
+    """The components of models, as the library writes them, with their pedigrees.
+
+    The library compares all of a pedigree, for each, many times: so its parts are written once.
+    """
+    by_ref = {_ref(each.model): each for each in models}
+    parts = _parts(_component(each, origins) for each in models)
+    pedigrees = {
+        ref: (origins.ancestors(each), origins.variants(each)) for ref, each in by_ref.items()
+    }
+    others = origins.others(each for both in pedigrees.values() for some in both for each in some)
+    for part in parts:
+        for name, some in zip(("ancestors", "variants"), pedigrees[part["bom-ref"]], strict=True):
+            if some and "pedigree" in part:
+                part["pedigree"][name] = [others[each] for each in some]
+    return parts
+
+
+def _parts(components: Iterable[Component]) -> list[dict[str, Any]]:
+    from cyclonedx.model.bom import Bom
+
+    parts: list[dict[str, Any]] = _written(Bom(components=components)).get("components", [])
+    return parts
+
+
+def _ref(model: str) -> str:
+    return f"model:{quote_whole_name(model)}"
 
 
 def _component(model: ReportedModel, origins: _Origins) -> Component:
     from cyclonedx.model.component import Component, ComponentType, Pedigree
 
-    ancestors = origins.ancestors(model)
-    variants = sorted({each.model for each in model.bases} - {*ancestors})
     group, _, name = one_line(model.model).rpartition("/")
     pedigree = None
     if model.sentences:
         said = [*model.sentences, *((ORIGIN,) if model.bases else ())]
-        pedigree = Pedigree(
-            ancestors=map(origins.other, ancestors),
-            variants=map(origins.other, variants),
-            notes=" ".join(f"{one_line(each).rstrip('.')}." for each in said),
-        )
+        pedigree = Pedigree(notes=" ".join(f"{one_line(each).rstrip('.')}." for each in said))
     return Component(
         type=ComponentType.MACHINE_LEARNING_MODEL,
-        bom_ref=f"model:{quote_whole_name(model.model)}",
+        bom_ref=_ref(model.model),
         group=group or None,
         name=name,
         hashes=_hashes(model.weights),
@@ -165,6 +197,7 @@ def _other(model: str, weights: str | None) -> Component:
     group, _, name = one_line(model).rpartition("/")
     return Component(
         type=ComponentType.MACHINE_LEARNING_MODEL,
+        bom_ref=_ref(model),
         group=group or None,
         name=name,
         hashes=_hashes(weights),
