@@ -19,6 +19,7 @@ from torch import Tensor
 
 from demo import data, training
 from demo.federation import Federation
+from demo.hub import show_origins
 from demo.newcomers import EXAMPLES, STEPS, Newcomers
 from demo.report import Report
 from demo.service import Service, choose_port, running
@@ -92,6 +93,7 @@ def run(client: Client, report: Report) -> None:
     show_recall(federation, found, report)
     show_groups(client, federation, report)
     show_donors(client, Newcomers(federation, supports[0].k, trained, NEIGHBORS), report)
+    show_origins(client, report)
     report.say(f"\nAll of it took {time.monotonic() - started:.0f} s.")
 
 

@@ -68,6 +68,16 @@ def test_ctrl_c_ends_serving_well(finished: subprocess.CompletedProcess[str]) ->
     )
 
 
+def test_origins_are_told(finished: subprocess.CompletedProcess[str]) -> None:
+    """Of a grown vocabulary, an assembly and a copy, whatever they declare."""
+    for said in (
+        "vocabulary grown by 40 rows, all else of hub/base",
+        "assembled: layers 0-3, embed from hub/base; layers 4-5 from hub/stranger",
+        "copy of hub/base: all lines of both are equal",
+    ):
+        assert said in finished.stdout
+
+
 def test_neighbours_are_kin(finished: subprocess.CompletedProcess[str]) -> None:
     """The service's neighbours are the true ones far beyond chance."""
     found = re.search(
