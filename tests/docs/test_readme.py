@@ -28,9 +28,10 @@ def server(tmp_path: Path) -> Iterator[Server]:
     assert running.stop() == 0
 
 
-def test_tour(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tour(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Python block prints exactly the block that follows it; the request has one answer."""
     monkeypatch.setenv("MODELKIN_URL", server.url)
+    monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
     printed = ""
     compared = 0
@@ -46,4 +47,4 @@ def test_tour(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
             assert text == printed
             compared += 1
     namespace["client"].close()
-    assert compared == 4
+    assert compared == 5
