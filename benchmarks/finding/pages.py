@@ -1,4 +1,4 @@
-"""Measure the explorer's pages of anatomies with 100,000 models: bytes, server and browser.
+"""Measure the explorer's pages of anatomies with 100,000 models: the server's processor, and bytes.
 
 ``python -m benchmarks.finding --pages [--models 100000] [--folder FOLDER]``; the folder keeps the
 store for the next time. To plant it takes a quarter of an hour and 3 GB.
@@ -28,7 +28,7 @@ __all__ = ["LIBRARIES", "measure"]
 LIBRARIES = ("sqlalchemy", "playwright")
 
 _ROUNDS: Final = 5
-_TARGET_S: Final = 1.0
+_TARGET_S: Final = 0.5
 _TIMEOUT_S: Final = 120.0
 _BUILT_S: Final = 1200.0
 _READY: Final = "() => performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
@@ -47,15 +47,15 @@ def measure(models: int, folder: Path) -> Findings:
         for what, path in _paths(hub):
             size, seconds, cpu = server.asked(path)
             ready = [_ready(browser, service.url + path) for _ in range(_ROUNDS)]
-            median, worst = statistics.median(ready), max(ready)
-            figure = f"{duration(median)}, at most {duration(worst)}"
-            met = worst <= _TARGET_S
-            rows.append(Row(what, figure, "", "", f"≤ {duration(_TARGET_S)}", met))
-            facts.append([what, f"{size:,}", duration(seconds), duration(cpu)])
+            told = f"≤ {duration(_TARGET_S)}"
+            rows.append(Row(what, duration(cpu), "", "", told, cpu <= _TARGET_S))
+            usable = duration(statistics.median(ready))
+            facts.append([what, f"{size:,}", duration(seconds), usable])
         for what, path in _files(hub):
             size, seconds, cpu = server.asked(path, rounds=1)
-            facts.append([what, f"{size:,}", duration(seconds), duration(cpu)])
-    columns = ["page", "bytes", "answer", "the server's processor"]
+            rows.append(Row(what, duration(cpu), "", ""))
+            facts.append([what, f"{size:,}", duration(seconds), ""])
+    columns = ["page", "bytes", "answer", "until it can be used"]
     return Findings(rows, [Table("Pages and files", columns, facts)])
 
 
