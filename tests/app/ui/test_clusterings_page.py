@@ -48,13 +48,16 @@ def test_a_wrong_address_is_a_page(explorer: Explorer, path: str, status: int) -
 
 
 def test_a_clustering_is_listed_with_its_figures(explorer: Explorer) -> None:
-    """The number of models and clusters, the silhouette and the kind of similarities."""
+    """The number of models and clusters, whether there is a note, the silhouette, and how the
+    similarities were found.
+    """
     found = latest(explorer)
     [row] = [row for row in rows_of(page(explorer, ""), "clusterings") if row[0] == "1"]
     quality = found["quality"]["silhouette"]
     expected = ["" if quality is None else f"{quality:.3f}", found["similarity"]]
     assert f"{found['models']} models" == row[3]
-    assert [str(found["num_clusters"]), str(found["noise"])] == row[4:6]
+    clusters = f"{found['num_clusters']}{' note' if found['note'] else ''}"
+    assert [clusters, str(found["noise"])] == row[4:6]
     assert expected == [row[6], row[10]]
 
 
