@@ -7,6 +7,7 @@ the lines of a fingerprint.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from app.hubs.ingestion.base_names import LACKING
@@ -21,6 +22,10 @@ from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.layout import Layout
 
 __all__ = ["FetchedReading", "LinesRequest", "read_lines"]
+
+
+Compare = Callable[[frozenset[Path] | None], object]
+"""Compares files with the digests that a hub declares; None for all files."""
 
 
 class LinesRequest:
@@ -83,15 +88,7 @@ class FetchedReading(Reading):
             HubProtocolError: a file has not the digest that the hub declares.
             RangesIgnored: the hub sends whole files alone.
         """
-
-        def after_file(finished: frozenset[Path]) -> None:
-            self._compare(finished)
-            resumption.keep(self.one_pass)
-
-        resumption.restore(self.one_pass)
-        self._files.trust(self.one_pass.finished)  # a state is kept of compared files alone
-        self.read(count, after_file, self._files.hold, threads=1)
-        self._compare(None)
+        _fetch(self.one_pass, self._files, count, resumption, self._compare)
         if self._request is not None:
             self._request.is_read = True
 
@@ -131,13 +128,20 @@ def read_lines(
     one, files = OnePass(), fetching.ranged
     lines.ask(one, checkpoint)
     fetching.make_room(one.most_twice)
+    _fetch(one, files, count, resumption, files.finish)
+    lines.is_read = True
+
+
+def _fetch(
+    one: OnePass, files: RangedFiles, count: Counting, resumption: Resumption, compare: Compare
+) -> None:
+    """Carry out a pass, from the last file on that a killed sync has read and compared."""
 
     def after_file(finished: frozenset[Path]) -> None:
-        files.finish(finished)
+        compare(finished)
         resumption.keep(one)
 
     resumption.restore(one)
-    files.trust(one.finished)
+    files.trust(one.finished)  # a state is kept of compared files alone
     one.read(count, after_file, files.hold)
-    files.finish()
-    lines.is_read = True
+    compare(None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from app.fingerprints.records import SCHEME
 from app.hubs.clients.protocol import HubRevision
 from app.hubs.ingestion.bases import Base
-from app.hubs.ingestion.files.checkpoint_fetcher import fingerprint
+from app.hubs.ingestion.files.checkpoint_fetcher import files_digest
 from app.hubs.ingestion.space_resolver import ResolvedSpace
 from app.hubs.records import ImportanceName
 from app.hubs.service import OpenSource
@@ -56,7 +56,7 @@ class IngestResult:
     @property
     def fingerprint_recipe(self) -> str:
         """A digest that is the same for the same fingerprint, whatever the source says."""
-        return _digest([SCHEME, fingerprint(self.revision)])
+        return _digest([SCHEME, files_digest(self.revision)])
 
     @property
     def difference_recipe(self) -> str | None:
@@ -76,7 +76,7 @@ class IngestResult:
             return ()
         names = dict.fromkeys([base.name, *(each.written for each in self.base.named)])
         parts = _parts(self.source, self.revision)
-        return tuple(_digest([*parts, name, fingerprint(base)]) for name in names)
+        return tuple(_digest([*parts, name, files_digest(base)]) for name in names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def adapter_recipe(source: OpenSource, revision: HubRevision) -> str:
 
 def _parts(source: OpenSource, revision: HubRevision) -> list[str]:
     """The values that a support depends on, except the support size of its space."""
-    return [_VERSION, fingerprint(revision), source.space, *source.exclude]
+    return [_VERSION, files_digest(revision), source.space, *source.exclude]
 
 
 def _digest(parts: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ from modelkin.core.selection.largest import LargestEntries
 from modelkin.core.weights import TensorDigest, WeightsDigest
 from modelkin.errors import InvalidCheckpoint, ModelkinError
 
-__all__ = ["AfterFile", "Hold", "OnePass"]
+__all__ = ["OnePass"]
 
 AfterFile = Callable[[frozenset[Path]], None]
 """A function of all files that are read no more, once one of them has been read to its end."""

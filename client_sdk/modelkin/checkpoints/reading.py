@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from modelkin._threads import Counting, processors
+from modelkin._threads import Counting, check_threads, processors
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.lines import PassLines
-from modelkin.checkpoints.one_pass import AfterFile, Hold, OnePass
+from modelkin.checkpoints.one_pass import OnePass
 from modelkin.checkpoints.pieces import pieces_by_tensor
 from modelkin.checkpoints.tensors import StoredTensor
 from modelkin.core.fingerprints.fingerprint import Fingerprint
@@ -91,26 +91,20 @@ class Reading:
         stored = () if self._base is None else self._base.stored
         return frozenset(tensor.path for tensor in stored)
 
-    def read(
-        self,
-        count: Counting | None = None,
-        after_file: AfterFile | None = None,
-        hold: Hold | None = None,
-        threads: int | None = None,
-    ) -> None:
-        """Read all files once; see :meth:`modelkin.checkpoints.one_pass.OnePass.read`.
+    def read(self, count: Counting | None = None, threads: int | None = None) -> None:
+        """Read all files once.
 
         Args:
             count: is called with the values read so far and all of them.
-            after_file: as of that method.
-            hold: as of that method.
             threads: that read lines beside the rest; by default as many as there are processors.
 
         Raises:
             InvalidCheckpoint: a value is not finite, or a file ends early.
+            InvalidParameter: threads is below 1.
             OSError: a file cannot be read.
         """
-        self.one_pass.read(count, after_file, hold, threads or processors())
+        check_threads(threads)
+        self.one_pass.read(count, threads=threads or processors())
 
     @property
     def weights(self) -> Weights:

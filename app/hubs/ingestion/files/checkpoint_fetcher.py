@@ -26,7 +26,7 @@ __all__ = [
     "WHOLE_BYTES",
     "CheckpointFetcher",
     "Counter",
-    "fingerprint",
+    "files_digest",
     "names_in",
     "revision_label",
 ]
@@ -60,7 +60,7 @@ def revision_label(revision: HubRevision) -> str:
     return f"{revision.model_name}@{revision.revision}"
 
 
-def fingerprint(revision: HubRevision) -> str:
+def files_digest(revision: HubRevision) -> str:
     """A digest of the weights of a revision, from the digests that the hub declares.
 
     Where the hub declares no digests, it changes with every revision.
