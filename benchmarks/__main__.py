@@ -44,6 +44,7 @@ from benchmarks.service import (
     http,
     noop,
     objects,
+    reports,
     startup,
     writes,
 )
@@ -100,6 +101,7 @@ SUBJECTS: dict[str, Subject] = {
         "buckets": buckets,
         "clusterings": clusterings,
         "judged-clusters": judged_clusters,
+        "reports": reports,
         "donors": donors,
         "adapters": adapters,
         "quantised": quantised,
