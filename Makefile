@@ -14,6 +14,7 @@
 #             what large answers cost; 50 restarts of processes on each database, under load without retries;
 #             restarts of two services behind Caddy, where it is installed;
 #             the last release beside this version, on a database that it made and this one migrated;
+#             100,000 invented fingerprints that claim a popular base, and what is answered about others;
 #             a hub of 163 checkpoints that a service follows through kills, and what it then says of them;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
 # make flower the last of these alone                            make audit  known vulnerabilities of what is pinned
@@ -106,6 +107,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.machines
 	$(BIN)/python -m tests.soak.new_machine
 	$(BIN)/python -m tests.soak.fingerprints.finding
+	$(BIN)/python -m tests.soak.fingerprints.flood
 	$(BIN)/python -m tests.soak.many_processes
 	$(BIN)/python -m tests.soak.large_bodies
 	$(BIN)/python -m tests.soak.large_checkpoint
