@@ -97,6 +97,8 @@ def _report(seen: Seen) -> Iterator[str]:
         f"{seen.truncated} answers about the base's family say truncated; of {seen.listed} "
         f"relatives {seen.kept} are listed still, beside {seen.forged} forged ones"
     )
+    if seen.refused:
+        _say(f"{seen.refused} questions were a 503, and were asked again")
     for each in seen.wrong:
         _say(f"wrong: {each}")
     if seen.wrong:

@@ -22,6 +22,7 @@ _BYSTANDERS: Final = "bystanders"
 _FAMILY: Final = "the base's family"
 _NEWCOMERS: Final = "newcomers of it"
 _MOST: Final = 100
+_TRIES: Final = 5
 _FORGED: Final = "forged/"
 
 Answer = Mapping[str, Any]
@@ -34,6 +35,7 @@ class Seen:
     Attributes:
         asked: how many models were asked about, by whose they are.
         wrong: what is other than without the flood, and may not be, for people.
+        refused: questions that there was no time or memory for, and that were asked again.
         truncated: of the family and its newcomers, the answers that say so.
         kept: of the relatives without the flood, those of the family that are listed still.
         listed: so many there were.
@@ -43,6 +45,7 @@ class Seen:
 
     asked: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     wrong: list[str] = field(default_factory=list)
+    refused: int = 0
     truncated: int = 0
     kept: int = 0
     listed: int = 0
@@ -110,13 +113,17 @@ def _both(
     """Ask both, and note how long they take."""
     answers = list[Answer]()
     for http, seconds in zip(services, seen.seconds[whose], strict=True):
-        began = time.perf_counter()
-        if body is None:
-            answer = http.get(path)
-        else:
-            kind = {"Content-Type": FINGERPRINT}
-            answer = http.post(path, content=body.to_bytes(), headers=kind)
-        seconds.append(time.perf_counter() - began)
+        for _ in range(_TRIES):
+            began = time.perf_counter()
+            if body is None:
+                answer = http.get(path)
+            else:
+                kind = {"Content-Type": FINGERPRINT}
+                answer = http.post(path, content=body.to_bytes(), headers=kind)
+            seconds.append(time.perf_counter() - began)
+            if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+                break
+            seen.refused += 1
         answers.append(answer.raise_for_status().json())
     seen.asked[whose] += 1
     return answers[0], answers[1]
