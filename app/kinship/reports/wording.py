@@ -140,7 +140,8 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
     said = [
         ORIGIN,
         "A model counts as the base of another one where it is declared and found, where it has "
-        "all lines of the other one, or where it was published earlier and has 5% of them or more.",
+        "all lines of the other one and is not younger, or where it was published earlier and has "
+        "5% of them or more.",
         "That nothing is found proves nothing: weights can be changed so that no line is left.",
         "Licences are shown as they are declared. Nobody has checked them, and the report does not "
         "say what follows from them.",

@@ -53,13 +53,14 @@ def test_an_older_model_with_enough_lines_is_an_undeclared_base(report: Report) 
         (0.04, "derived", 1, {}),
         (0.9, "reuses", 1, {}),
         (0.9, "derived", -1, {"base": "child"}),
-        (0.01, "part", -1, {"child": "base"}),
+        (0.01, "part", 1, {"child": "base"}),
+        (0.01, "part", -1, {}),
     ],
 )
 def test_lines_alone_need_a_share_and_a_date(
     share: float, verdict: Verdict, days: int, expected: dict[str, str]
 ) -> None:
-    """Below a twentieth of the lines there is no base, nor in few tensors; a part needs no date."""
+    """Below a twentieth of the lines there is no base, nor in few tensors; a younger is none."""
     base, child = model("base", 1), model("child", 1 + days)
     kin = [Likeness("child", "base", verdict, share, -300.0)]
     if verdict != "part":
