@@ -40,11 +40,22 @@ def sources_of(comparisons: Sequence[Comparison]) -> dict[int, set[int]]:
             for number in rest
             if _share(each, number) >= ALL_LINES and _share(first, number) <= _KIN
         }
+        if all_found and _is_changed(first, own[0] - all_found) and _are_kin(each, first):
+            all_found = set()
         taken = all_found | (far if far - all_found and not _are_kin(each, first) else set())
         if taken:
             own[at] = taken
             own[0] -= taken
     return own
+
+
+def _is_changed(first: Comparison, numbers: set[int]) -> bool:
+    """Whether the nearest model has most of these tensors changed.
+
+    Then it may be a copy of fewer bits, and its kin a model that took layers of the checkpoint.
+    """
+    equal = sum(_share(first, number) >= ALL_LINES for number in numbers)
+    return 2 * equal < len(numbers)
 
 
 def _share(comparison: Comparison, number: int) -> float:

@@ -11,6 +11,9 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Final, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from modelkin.core.fingerprints.comparison import Comparison
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.merges import Merge, Merges
@@ -48,6 +51,8 @@ _NAMED: Final = 3
 """Tensors that are named each, whatever their layers."""
 _MOST_MERGED: Final = 8
 """The models among which the two of an average are looked for."""
+_ALIKE: Final = 0.9
+"""The share of lines from which on two models are one for this: no average between them is told."""
 
 
 def relations(
@@ -103,7 +108,7 @@ def _average_of(
 ) -> tuple[tuple[int, int], Merge] | None:
     """The two models of which a checkpoint is an average, and how."""
     near = [at for at, each in enumerate(parents) if each.verdict == "derived"]
-    near = sorted(near, key=lambda at: -parents[at].share_of_lines)[:_MOST_MERGED]
+    near = _unlike(comparisons, sorted(near, key=lambda at: -parents[at].share_of_lines))
     found = list[tuple[float, tuple[int, int], Merge]]()
     merges = Merges(checkpoint, [comparisons[at].theirs for at in near])
     for first, second in combinations(range(len(near)), 2):
@@ -116,6 +121,23 @@ def _average_of(
     if merge.share >= 0.5:
         return pair, merge
     return (pair[1], pair[0]), replace(merge, share=1 - merge.share)
+
+
+def _unlike(comparisons: Sequence[Comparison], near: Sequence[int]) -> list[int]:
+    """The first models that are unlike each other: of many models a hub has copies."""
+    kept = list[int]()
+    for at in near:
+        if len(kept) == _MOST_MERGED:
+            break
+        theirs = comparisons[at].theirs.distinct
+        if not any(_alike(theirs, comparisons[other].theirs.distinct) for other in kept):
+            kept.append(at)
+    return kept
+
+
+def _alike(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> bool:
+    common = np.intersect1d(one, other, assume_unique=True).size
+    return common >= _ALIKE * max(one.size, other.size)
 
 
 def _average(parents: Sequence[Parent], pair: tuple[int, int], merge: Merge) -> Relation:

@@ -134,6 +134,15 @@ def test_an_average_is_named_with_its_shares(share: float, scale: int) -> None:
     assert ("shares", ("base",)) == (beside.relation, beside.models)
 
 
+def test_copies_of_a_parent_hide_no_average() -> None:
+    """A hub stores a popular model many times, also of fewer bits, and its merges all the same."""
+    copies = {f"copy-{i}": family()["first"] for i in range(9)}
+    copies["of-8-bits"] = fingerprint(rounded(FIRST, 8))
+    merged = fingerprint(average(FIRST, SECOND, 0.6)).at(8)
+    [of_two, *_] = anatomy(merged, copies | {"second": family()["second"]}).relations
+    assert ("average", 1) == (of_two.relation, len({*of_two.models} & {"second"}))
+
+
 NO_AVERAGES: dict[str, Any] = {
     "of three": lambda: {k: (FIRST[k] + SECOND[k] + THIRD[k]) / np.float32(3) for k in BASE},
     "of the base and one": lambda: changed(BASE, 21, 0.1),
@@ -164,6 +173,16 @@ def test_layers_of_two_fine_tunes_are_told_apart() -> None:
     assert ["assembled: layers 0-1, embed, lm_head from first; layers 2-3 from second"] == said(
         found
     )
+
+
+@pytest.mark.parametrize("scale", [1, 8])
+def test_a_base_is_not_assembled_of_its_derivatives(scale: int) -> None:
+    """A copy of fewer bits is the nearest, and another model took layers of the base."""
+    taken = layers((STRANGER, 0), (BASE, 1), (BASE, 2), (STRANGER, 3))
+    models = {"of-8-bits": rounded(BASE, 8), "taken": taken}
+    stored = {name: fingerprint(tensors).at(scale) for name, tensors in models.items()}
+    found = anatomy(fingerprint(BASE).at(scale), stored)
+    assert "assembled" not in {each.relation for each in found.relations}
 
 
 def test_the_order_of_models_decides_nothing() -> None:
