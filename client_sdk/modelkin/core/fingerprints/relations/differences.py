@@ -33,7 +33,9 @@ _MISSED: Final = 20.0
 """Lines that would be found on average if they were the model's: where none is, they are not."""
 _LONG_TRAINED: Final = 0.3
 """The share of lines below which nothing is said to be missing: some tensors change far more than
-others when they are trained for long."""
+others when they are trained for long, or of most weights none is left."""
+_LEFT: Final = 0.8
+"""The share from which on that is said also where fewer tensors are found than are not."""
 _BY_CHANCE: Final = 0.02
 """The share of lines that may meet others of the model all the same."""
 
@@ -197,7 +199,10 @@ class Differences:
 
     def _is_missing(self, numbers: Collection[int]) -> bool:
         """Whether tensors would have been found if the model had them."""
-        if self._usual < _LONG_TRAINED or any(n in self.comparison.sources for n in numbers):
+        sources = self.comparison.sources
+        is_mostly_found = 2 * sum(n in sources for n in self.numbers) > len(self.numbers)
+        least = _LONG_TRAINED if is_mostly_found else _LEFT
+        if self._usual < least or any(n in sources for n in numbers):
             return False
         held = sum(map(self._comparable, numbers))
         found = sum(int(self.comparison.of_tensor[number]) for number in numbers)

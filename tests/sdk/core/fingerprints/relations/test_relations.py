@@ -410,3 +410,10 @@ def test_tables_of_words_are_told_by_their_names(name: str, sentence: str) -> No
 
 def rows(count: int, seed: int) -> Any:
     return np.random.default_rng(seed).standard_normal((count, 128)).astype(np.float32)
+
+
+def test_weights_that_were_trained_away_are_not_missing() -> None:
+    """Of most tensors no line is left: none of them is said to be of another model."""
+    trained = changed(changed(BASE, 3, 3.0, "layers"), 4, 0.05, "embed|lm_head")
+    [only] = anatomy(fingerprint(trained), {"base": hub()["base"]}).relations
+    assert only.relation in ("changed", "shares", "reuses")
