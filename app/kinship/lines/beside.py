@@ -92,7 +92,12 @@ def _beside(lineage: Lineage, evidence: LineEvidence) -> str:
     if evidence.verdict == "mismatch":
         names = listed([repr(name) for name in evidence.sources])
         words = f"no line of the declared base is found, and most of them are those of {names}"
-        return f"lines say otherwise: {words}" if lineage.lines_agree is False else words
+        if lineage.lines_agree is not False:
+            return words
+        return (
+            f"lines say otherwise: {words}. A support and a fingerprint of one name may be of two "
+            f"files"
+        )
     if lineage.lines_agree is False and lineage.reason == "rival":
         return (
             f"lines do not contradict the declared base: {share}, so it may be the base of the base"

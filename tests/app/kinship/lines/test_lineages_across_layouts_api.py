@@ -131,6 +131,19 @@ def test_where_lines_and_s_disagree_the_answer_says_why(
     assert "rows, columns or units were put in another order" in found["summary"]
 
 
+def test_lines_may_contradict_what_s_confirms(stored: Fingerprints, space: Family) -> None:
+    """As where the fingerprint of a name is not of the file that its support is of."""
+    space.declare("model", "base")
+    stored.put("base", planted("stranger"), published_at=OLD)
+    stored.put("elsewhere", planted("base"), published_at=OLD)
+    stored.put("model", planted("tuned"), published_at=NEW)
+    found = space.lineage()
+    assert ("consistent", False) == (found["verdict"], found["lines_agree"])
+    assert "mismatch" == found["lines"]["verdict"]
+    assert "Lines say otherwise: no line of the declared base is found" in found["summary"]
+    assert "those of 'elsewhere'. A support and a fingerprint of one name" in found["summary"]
+
+
 @pytest.mark.slow
 def test_lines_that_leave_it_open_contradict_no_s(stored: Fingerprints, space: Family) -> None:
     """A base that S confirms may have no line left."""
