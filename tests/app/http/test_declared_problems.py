@@ -307,6 +307,11 @@ def hurried(start: Open) -> Site:
     site = start("--query-timeout-seconds=1e-9")
     put_models(site)
     site.ask(OPERATIONS["publish_space"]).raise_for_status()
+    for name in ("full", "copy"):
+        site.ask(OPERATIONS["put_fingerprint"], {"at": {"model": name}}).raise_for_status()
+    end = time.monotonic() + 60
+    while site.ask(OPERATIONS["find_anatomy"]).json()["code"] == "unavailable":
+        assert time.monotonic() < end  # the index is built by one question and the next
     return site
 
 
