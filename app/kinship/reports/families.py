@@ -6,7 +6,8 @@ no bases: fine-tunes of one base have lines in common through it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from app.kinship.reports.known import KnownModel, Likeness
 from app.kinship.reports.likenesses import Likenesses
@@ -14,6 +15,8 @@ from modelkin.core.fingerprints.relations.edges import edge_reason
 from modelkin.core.fingerprints.sources import WHOLE
 
 __all__ = ["Families", "age_of", "is_older"]
+
+_OF_SEVERAL: Final = ("average", "assembled")
 
 
 def is_older(one: KnownModel, other: KnownModel) -> bool | None:
@@ -61,9 +64,10 @@ class Families:
 
     def _found(self, model: KnownModel) -> Likeness | None:
         explained = {each.other for each in self.confirmed(model)}
-        found = [each for each in self._likenesses.of(model.name) if self._is_base(model, each)]
+        kin = self._likenesses.of(model.name)
+        found = [each for each in kin if self._is_base(model, each)]
         found.sort(key=self._order)
-        return next((each for each in found if not self._is_explained(each, explained)), None)
+        return next((each for each in found if not self._is_explained(each, explained, kin)), None)
 
     def _is_base(self, model: KnownModel, like: Likeness) -> bool:
         """Whether lines alone make the other model a base of one that does not name it."""
@@ -82,10 +86,29 @@ class Families:
             return age_of(other) < age_of(model)
         return reason is not None
 
-    def _is_explained(self, like: Likeness, bases: set[str]) -> bool:
-        """Whether the two have their lines in common through one of the bases."""
-        has = self._likenesses.has
-        return any(has(like.other, base) or has(base, like.other) for base in bases)
+    def _is_explained(self, like: Likeness, bases: set[str], kin: Sequence[Likeness]) -> bool:
+        """Whether the two have their lines in common through one of the bases.
+
+        Only the nearest kin of a model are stored. So a base and a model of one origin may be
+        strangers here, and have another of these kin in common: one that is not of both itself.
+        """
+        if any(self._are_kin(like.other, base) for base in bases):
+            return True
+        through = [each.other for each in kin if self._is_of_one(each.other)]
+        return any(
+            self._are_kin(like.other, other) and self._are_kin(other, base)
+            for base in bases
+            for other in through
+            if other not in (like.other, base)
+        )
+
+    def _are_kin(self, one: str, other: str) -> bool:
+        return self._likenesses.has(one, other) or self._likenesses.has(other, one)
+
+    def _is_of_one(self, name: str) -> bool:
+        """Whether a model has its weights from one origin, as far as its anatomy says."""
+        model = self._models.get(name)
+        return model is not None and model.verdict not in _OF_SEVERAL
 
     def _order(self, like: Likeness) -> tuple[float, tuple[float, str]]:
         return -like.share, age_of(self._models[like.other])

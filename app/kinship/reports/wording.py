@@ -96,7 +96,7 @@ def _of_undeclared(size: ReportSize, found: Sequence[UndeclaredBase]) -> str:
 
 def _of_licenses(size: ReportSize, found: Sequence[LicenseFinding]) -> str:
     if not found:
-        return "Licences: no model declares another one than the base whose weights it shares."
+        return "Licences: no model declares another licence than the base whose weights it shares."
     first = found[0]
     own = f"declares {first.license}" if first.license else "declares none"
     return (

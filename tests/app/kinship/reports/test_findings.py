@@ -87,6 +87,22 @@ def test_what_a_declared_base_explains_is_no_base() -> None:
     assert {"b": "other"} == undeclared(report_of([base, other, first, second], kin))
 
 
+@pytest.mark.parametrize(("verdict", "expected"), [("derived", {}), ("assembled", {"c": "far"})])
+def test_kin_in_common_explain_a_base(verdict: str, expected: dict[str, str]) -> None:
+    """Of a popular family only the nearest kin are stored; a merge of both is no common origin."""
+    base, far = model("base", -9), model("far", -8)
+    between = model("between", 3, declared=("base", "far"), verdict=verdict)
+    child = model("c", 2, declared=("base",))
+    kin = [
+        *like("c", "base", "derived", 0.6),
+        *like("c", "far", "derived", 0.4),
+        *like("c", "between", "derived", 0.3),
+        *like("between", "base", "derived", 0.5),
+        *like("between", "far", "derived", 0.5),
+    ]
+    assert expected == undeclared(report_of([base, far, between, child], kin))
+
+
 def test_models_that_declare_each_other_are_no_undeclared_bases() -> None:
     """A loop of declarations is no finding of this table, and does not end in one."""
     first = model("a", 1, declared=("b",))
