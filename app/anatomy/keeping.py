@@ -255,6 +255,7 @@ class AnatomyKeeper:
         ids = {other.name: other.id for other in found.records.values() if other.id in same}
         new = _summary(record.id, found, ids)
         repository.put_summary(session, new)
+        self._part(session, tenant, record, found)
         if found.degraded:
             repository.put_off(session, due, _later(due))
         if due.is_changed:
@@ -270,6 +271,18 @@ class AnatomyKeeper:
                 new,
                 is_of_kin=not due.is_changed,
             )
+
+    def _part(
+        self, session: Writer, tenant: Tenant, record: FingerprintRecord, found: ModelAnatomy
+    ) -> None:
+        """Forget known kin that have only common keys of it; both sides are made again.
+
+        So the kin beyond the first that are compared get their turn, too.
+        """
+        now, own, others = datetime.now(UTC), record.id, found.unrelated
+        if others and repository.part(session, tenant.id, own, others, now):
+            repository.mark_due(session, tenant.id, [own], now, is_changed=False)
+            self._enqueue(session, tenant)
 
     def _forget(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
         """Forget the kin of a fingerprint that has changed, or goes: theirs are made again."""
@@ -295,14 +308,17 @@ class AnatomyKeeper:
 
         A newcomer of a large family is compared with few of its members. Where it is nearer to most
         of these than their first parents, it is a base that comes after its children, and all kin
-        of these are compared with it.
+        of these are compared with it. Keys that are common since it came make those no kin any
+        more who have nothing else in common.
         """
         ways = {each.fingerprint_id: each for each in kin if each.other_id == record.id}
         summaries = repository.find_summaries(session, tenant.id, ways)
         family = {each.other_id for each in kin if each.fingerprint_id == record.id}
         nearer = [i for i, each in summaries.items() if _is_nearer(ways[i].share, each)]
         adding = [i for i, each in summaries.items() if _may_add(each, family)]
-        now, wanted = datetime.now(UTC), {*nearer, *adding}
+        holders = repository.find_summaries(session, tenant.id, found.sharing)
+        newly = [i for i, each in holders.items() if each.common < found.sharing[i]]
+        now, wanted = datetime.now(UTC), {*nearer, *adding, *newly}
         repository.mark_due(session, tenant.id, wanted, now, is_changed=False, hint=record.id)
         spread = 0
         if found.truncated and 2 * len(nearer) > len(summaries):

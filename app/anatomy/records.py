@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from app.fingerprints.records import FingerprintRecord
@@ -30,6 +30,9 @@ class ModelAnatomy:
         truncated: whether there may be parents that are not named.
         is_whole: whether the time was enough for all models that were found.
         degraded: as :class:`app.fingerprints.finding.records.Found` has it.
+        unrelated: ids of models that it was to be compared with, which have common keys of it and
+            nothing else.
+        sharing: as :class:`app.fingerprints.finding.records.Found` has it.
     """
 
     record: FingerprintRecord | None
@@ -41,6 +44,8 @@ class ModelAnatomy:
     truncated: bool
     is_whole: bool = True
     degraded: bool = False
+    unrelated: tuple[int, ...] = ()
+    sharing: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def is_lasting(self) -> bool:

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final, cast
 
-from sqlalchemy import CursorResult, Insert, bindparam, delete, func, or_, select, update
+from sqlalchemy import CursorResult, Insert, and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.anatomy.records import Kin, Summary
@@ -32,6 +32,7 @@ __all__ = [
     "mark_due",
     "mark_kin_due",
     "mark_kin_of_kin_due",
+    "part",
     "put_kin",
     "put_off",
     "put_summary",
@@ -251,6 +252,25 @@ def delete_kin(session: Writer, fingerprint_id: int) -> None:
     """Forget all that a fingerprint was to others, and these to it."""
     own = or_(KinRow.fingerprint_id == fingerprint_id, KinRow.other_id == fingerprint_id)
     session.execute(delete(KinRow).where(own).execution_options(**_UNSYNCHRONIZED))
+
+
+def part(
+    session: Writer, tenant_id: int, fingerprint_id: int, others: Collection[int], now: datetime
+) -> bool:
+    """Forget what a fingerprint and some others were to each other; have theirs made again.
+
+    Return whether anything was known.
+    """
+    known = {each.other_id for each in find_kin(session, tenant_id, [fingerprint_id], others)}
+    if not known:
+        return False
+    pair = or_(
+        and_(KinRow.fingerprint_id == fingerprint_id, KinRow.other_id.in_(known)),
+        and_(KinRow.other_id == fingerprint_id, KinRow.fingerprint_id.in_(known)),
+    )
+    session.execute(delete(KinRow).where(pair).execution_options(**_UNSYNCHRONIZED))
+    _mark(session, tenant_id, AnatomyRow.fingerprint_id.in_(known), now, None)
+    return True
 
 
 def put_summary(session: Writer, summary: Summary) -> None:

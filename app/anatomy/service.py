@@ -7,12 +7,14 @@ other, and the core compares them. What is no kin is let go at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from app.anatomy.records import ModelAnatomy, Relative, Relatives, TensorPairs, edge_to
 from app.fingerprints.finding.index import FindingIndex
+from app.fingerprints.finding.listing import found_by, query_of
+from app.fingerprints.finding.pairs import are_kin_by
 from app.fingerprints.records import FingerprintRecord
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
@@ -60,6 +62,8 @@ class _Asked:
     truncated: bool
     is_whole: bool
     degraded: bool
+    unrelated: tuple[int, ...]
+    sharing: Mapping[int, int]
 
 
 class AnatomyService:
@@ -93,7 +97,8 @@ class AnatomyService:
         Args:
             subject: the checkpoint; a stored one is no parent of its own.
             exclude: names of models that are left out.
-            beside: ids of fingerprints that are compared whether the index finds them or not.
+            beside: ids of fingerprints that are compared whether the index finds them or not,
+                unless they have nothing but common keys of it.
             deadline: where it passes, what was compared until then is the answer, if there is any.
             reserve: waits for this much memory.
 
@@ -121,6 +126,8 @@ class AnatomyService:
             asked.truncated,
             asked.is_whole,
             asked.degraded,
+            asked.unrelated,
+            asked.sharing,
         )
 
     def relatives(
@@ -203,14 +210,21 @@ class AnatomyService:
         proposed = self._index.find(
             session, tenant.id, own, leave_out=left_out, limit=most, deadline=deadline
         )
-        ids = dict.fromkeys([each.id for each in proposed.candidates] + list(beside))
+        candidates = dict.fromkeys(each.id for each in proposed.candidates)
+        ids = candidates | dict.fromkeys(beside)
         records = self._fingerprints.by_ids(session, tenant, [i for i in ids if i not in left_out])
         ordered = [records[each] for each in ids if each in records]
         met = list[tuple[FingerprintRecord, Comparison]]()
+        unrelated, query, common = list[int](), query_of(own), proposed.common_keys
         read = 0
         for other, fingerprint in self._read(session, ordered, deadline, reserve):
-            found = compare(own, other.name, fingerprint)
             read += 1
+            if other.id not in candidates and are_kin_by(
+                common, query, found_by(fingerprint), limit=MODEL_LIMIT
+            ):
+                unrelated.append(other.id)
+                continue
+            found = compare(own, other.name, fingerprint)
             if found.log10_p < MODEL_LIMIT or _log10_e(found, proposed.compared) <= _SHOWN:
                 met.append((other, found))
         is_whole = read == len(ordered)
@@ -228,6 +242,8 @@ class AnatomyService:
             proposed.truncated or not is_whole,
             is_whole,
             proposed.degraded,
+            tuple(unrelated),
+            proposed.sharing,
         )
 
     def _read(

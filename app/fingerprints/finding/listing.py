@@ -12,10 +12,11 @@ import numpy.typing as npt
 from app.fingerprints.finding.ranking import Chance
 from app.fingerprints.finding.records import Keys
 from app.fingerprints.finding.snapshot import Snapshot
+from app.fingerprints.finding_keys import coarse_end
 from modelkin.core.fingerprints.arrays import kept
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 
-__all__ = ["Listing", "Query", "listed", "query_of"]
+__all__ = ["Listing", "Query", "found_by", "listed", "query_of"]
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -49,6 +50,12 @@ def query_of(fingerprint: Fingerprint) -> Query:
     while keys.size > MOST_KEYS:
         scale *= 2
         keys = keys[: kept(keys, scale)]
+    return Query(scale.bit_length() - 1, dict(fingerprint.lines), keys)
+
+
+def found_by(fingerprint: Fingerprint) -> Query:
+    """A fingerprint with the keys that others find it by."""
+    scale, keys = coarse_end(fingerprint)
     return Query(scale.bit_length() - 1, dict(fingerprint.lines), keys)
 
 

@@ -11,7 +11,7 @@ from app.fingerprints.finding.records import Keys
 from modelkin.core.fingerprints.chance import log10_tail
 from modelkin.core.fingerprints.comparison import chance
 
-__all__ = ["HasKeys", "are_kin", "expected_keys"]
+__all__ = ["HasKeys", "are_kin", "are_kin_by", "expected_keys"]
 
 
 class HasKeys(Protocol):
@@ -49,3 +49,10 @@ def are_kin(one: HasKeys, other: HasKeys, *, without: Keys, limit: float) -> boo
     common = np.intersect1d(one.keys, other.keys, assume_unique=True)
     count = int(np.isin(common, without, assume_unique=True, invert=True).sum())
     return log10_tail(count, expected_keys(one, other)) < limit
+
+
+def are_kin_by(common: Keys, one: HasKeys, other: HasKeys, *, limit: float) -> bool:
+    """Whether two have more keys in common than chance explains, and without some keys have not."""
+    if not common.size or not are_kin(one, other, without=common[:0], limit=limit):
+        return False
+    return not are_kin(one, other, without=common, limit=limit)

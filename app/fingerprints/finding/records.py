@@ -24,6 +24,10 @@ __all__ = [
 Keys = npt.NDArray[np.uint64]
 
 
+def _no_keys() -> Keys:
+    return np.zeros(0, np.uint64)
+
+
 class Damaged(Exception):
     """What is stored of an index is not what was written: cut, overwritten, foreign or gone."""
 
@@ -146,6 +150,9 @@ class Found:
         compared: the fingerprints of the tenant with which it was compared.
         degraded: the shared index was away, wholly or in part: what was found is right, and some
             kin may be missing.
+        common_keys: the common ones.
+        sharing: how many of them some of their other holders have, by id: of those whose keys were
+            read to tell what is common.
     """
 
     candidates: tuple[Candidate, ...]
@@ -153,6 +160,8 @@ class Found:
     common: int
     compared: int
     degraded: bool = False
+    common_keys: Keys = field(default_factory=_no_keys, repr=False, compare=False)
+    sharing: Mapping[int, int] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

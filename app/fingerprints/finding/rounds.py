@@ -69,7 +69,14 @@ def candidates(
         found += some
         if number < MOST_ROUNDS:
             search.leave_family(some[0].id, deadline)
-    return Found(tuple(found), truncated, int(search.common.sum()), feed.fingerprints)
+    return Found(
+        tuple(found),
+        truncated,
+        int(search.common.sum()),
+        feed.fingerprints,
+        common_keys=query.keys[search.common],
+        sharing=search.sharing,
+    )
 
 
 class _Search:
@@ -86,6 +93,7 @@ class _Search:
         self._more = listing.more
         self._asked = listing.answered.copy()
         self.common = np.zeros(query.keys.size, np.bool_)
+        self.sharing = dict[int, int]()
         self._examined: dict[int, Examined] = {}
         self._gone: set[int] = set()
         self._found: set[int] = set()
@@ -250,3 +258,9 @@ class _Search:
         common = common_keys(self._query, known, self._asked)
         self.common |= common
         self._asked &= ~common
+        if not common.any():
+            return
+        for each in known:
+            count = int(np.isin(self._query.keys[common], each.keys, assume_unique=True).sum())
+            if count:
+                self.sharing[each.id] = self.sharing.get(each.id, 0) + count

@@ -40,6 +40,11 @@ def merged() -> Fingerprint:
     return fingerprint({k: (first if k[7:8] in "01" else second)[k] for k in first}, None)
 
 
+def with_table(seed: int) -> Fingerprint:
+    """A model of its own but for word vectors, which it has of the first one."""
+    return fingerprint(tensors_of(seed) | {"embed": tensors_of(0)["embed"]}, None)
+
+
 def test_a_put_stores_what_two_models_are_to_each_other(family: Family) -> None:
     """One row for each order, with verdict, sentence, shares and P; none of a stranger."""
     base = family.put("base", stranger(0), stated_by="hub")
@@ -85,6 +90,28 @@ def test_a_second_parent_that_comes_late_is_named(family: Family) -> None:
     family.work()
     found = summary(family, child)
     assert ("assembled", {first.id, second.id}) == (found.verdict, {*found.parents})
+
+
+@on_one_database
+def test_a_table_that_a_third_model_has_parts_two_that_were_kin(family: Family) -> None:
+    """It is common from then on: nobody is stored as kin by it, nor shown; true kin stay."""
+    first = family.put("first", stranger(0))
+    second = family.put("second", with_table(2))
+    family.work()
+    assert [second.id] == [each.other_id for each in kin(family, first)]
+    third = family.put("third", with_table(3))
+    family.work()
+    for each in (first, second, third):
+        found = summary(family, each)
+        assert ([], "unknown", ()) == (kin(family, each), found.verdict, found.parents)
+        assert found.common > 0
+        page = family.app.http.get("/relatives", params={"of": each.name}).text
+        assert "No stored model has lines in common" in page
+    copy = family.put("copy", with_table(2))
+    family.work()
+    assert [[copy.id], [second.id]] == [
+        [each.other_id for each in kin(family, of)] for of in (second, copy)
+    ]
 
 
 @on_one_database
