@@ -1,4 +1,4 @@
-"""What follows fingerprints: features above this one that have to learn of each change."""
+"""What follows fingerprints: features above this one that have to learn of changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from app.fingerprints.records import FingerprintRecord
 from app.infra.db.database import Writer
 from app.tenancy.auth.records import Tenant
 
-__all__ = ["Follower"]
+__all__ = ["Follower", "Maker"]
 
 
 class Follower(Protocol):
@@ -27,3 +27,10 @@ class Follower(Protocol):
 
     def removed(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
         """This fingerprint is about to be removed."""
+
+
+class Maker(Protocol):
+    """Makes fingerprints of files, and makes those again that clients remove."""
+
+    def removing(self, session: Writer, tenant: Tenant, name: str) -> None:
+        """A client is about to remove a fingerprint; the tenant's feed is not locked yet."""

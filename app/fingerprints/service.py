@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from app.fingerprints import events
 from app.fingerprints.finding_keys import coarse_end
-from app.fingerprints.followers import Follower
+from app.fingerprints.followers import Follower, Maker
 from app.fingerprints.records import (
     MAX_BYTES,
     MAX_TENSORS,
@@ -52,10 +52,15 @@ class FingerprintService:
         self._outbox = outbox
         self._quotas = quotas
         self._followers: list[Follower] = []
+        self._makers: list[Maker] = []
 
     def follow(self, follower: Follower) -> None:
         """Have a feature that lies above this one learn of all changes."""
         self._followers.append(follower)
+
+    def add_maker(self, maker: Maker) -> None:
+        """Have a feature that makes fingerprints learn which ones clients remove."""
+        self._makers.append(maker)
 
     # --- before a transaction -----------------------------------------------------------------
 
@@ -236,6 +241,8 @@ class FingerprintService:
         tenant: Tenant,
         name: str,
         precondition: Precondition | None = None,
+        *,
+        by: StatedBy = "client",
     ) -> FingerprintRecord:
         """Remove the fingerprint of a model name; return what it was.
 
@@ -243,6 +250,8 @@ class FingerprintService:
             FingerprintNotFound: the name has none.
             PreconditionFailed: the present one does not meet ``precondition``.
         """
+        for maker in self._makers if by == "client" else ():
+            maker.removing(session, tenant, name)
         feeds.lock_feed(session, tenant.id)
         current = self.get(session, tenant, name)
         if precondition is not None:

@@ -57,6 +57,7 @@ def _ingestion(
     """The service that carries out syncs."""
     database, quotas, models = services[Database], services[QuotaService], services[ModelWriter]
     fingerprinting = Fingerprinting(database, services[FingerprintService])
+    services[FingerprintService].add_maker(fingerprinting)
     sizes = Sizes(services[SupportSizeService], services[Settings].max_ingested_indices)
     selector = SupportSelector(database, SpaceResolver(database, services[SpaceService]), sizes)
     largest = hubs.limits.checkpoint_bytes

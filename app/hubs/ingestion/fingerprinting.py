@@ -24,6 +24,7 @@ from app.hubs.service import OpenSource
 from app.infra.db.database import Database, Reader, Writer
 from app.infra.errors import FingerprintNotFound, QuotaExceeded
 from app.models.catalog.records import DeclaredBases
+from app.tenancy.auth.records import Tenant
 from modelkin.core.fingerprints.matrices import MIN_SIDE
 from modelkin.errors import InvalidFingerprint, InvalidImportance, PayloadTooLarge
 
@@ -155,6 +156,10 @@ class Fingerprinting:
         fingerprint_states.keep(session, source.id, name, {}, whole=False)
         return any(removed)
 
+    def removing(self, session: Writer, tenant: Tenant, name: str) -> None:
+        """Have a fingerprint made again that a client removes in this transaction."""
+        fingerprint_states.reset(session, tenant.id, name)
+
     def _put(self, session: Writer, made: IngestResult, found: FoundFingerprint) -> dict[str, Any]:
         source, tenant = made.source, made.source.tenant
         if found.prepared is None:
@@ -189,7 +194,7 @@ class Fingerprinting:
         record = self._service.find(session, source.tenant, name)
         if record is None or not self._is_of(session, record, source):
             return False
-        self._service.delete(session, source.tenant, name)
+        self._service.delete(session, source.tenant, name, by="hub")
         return True
 
     def _is_of(self, session: Reader, record: FingerprintRecord, source: OpenSource) -> bool:

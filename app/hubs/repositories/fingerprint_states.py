@@ -30,6 +30,7 @@ __all__ = [
     "put_off",
     "outdate",
     "read_states",
+    "reset",
     "set_state",
     "waiting",
 ]
@@ -90,6 +91,29 @@ def keep(session: Writer, source_id: str, name: str, found: States, *, whole: bo
 def set_state(session: Writer, source_id: str, name: str, state: State | None) -> None:
     """Record whether a model was read; None where it is to be read."""
     _write(session, source_id, name, fingerprint_state=state)
+
+
+def reset(session: Writer, tenant_id: int, model: str) -> None:
+    """Let the models be read again whose reading made a name's fingerprint, and lock them.
+
+    A sync locks its model before the feed of fingerprints, and so must the caller.
+    """
+    parts = model.split("/")
+    names = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]  # it may be a component
+    row = SourceModelRow
+    sources = select(SourceRow.id).where(SourceRow.tenant_id == tenant_id)
+    query = (
+        select(row)
+        .where(row.source_id.in_(sources), row.name.in_(names))
+        .order_by(row.source_id, row.name)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    )
+    for found in session.scalars(query):
+        states = [FingerprintState(**state) for state in (found.fingerprints or {}).values()]
+        if any(state.model == model and state.reason is None for state in states):
+            found.fingerprint_state = found.fingerprint_asked_at = None
+    session.flush()
 
 
 def outdate(session: Writer, source_id: str, name: str, recipes: Mapping[str | None, str]) -> None:
