@@ -10,6 +10,7 @@ from app.kinship.lines.summary import (
     cycle_text,
     evidence_text,
     likely_text,
+    origin_text,
     others_text,
 )
 from modelkin.core.fingerprints.chance import power_of_ten
@@ -42,7 +43,8 @@ def summary_of(
             "its data are similar" if of_data else "it may be the base, or be made from this model"
         )
         words += f" {lineage.likely_base!r} {_place(lineage)}: {means}."
-    return replace(lineage, summary=words + caveats_text(filter(None, caveats)))
+    words += origin_text(lineage) + caveats_text(filter(None, caveats))
+    return replace(lineage, summary=words)
 
 
 def _place(lineage: Lineage) -> str:

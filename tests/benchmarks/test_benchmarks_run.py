@@ -38,6 +38,7 @@ SERVERS = {
     "buckets": ("postgres", "redis"),
     "objects": ("objects",),
     "explorer": ("browser",),
+    "fingerprint-puts": ("postgres",),
 }
 """The markers of subjects that start servers, or a browser."""
 

@@ -22,6 +22,7 @@ __all__ = [
     "cycle_text",
     "evidence_text",
     "likely_text",
+    "origin_text",
     "others_text",
     "with_summary",
 ]
@@ -30,9 +31,15 @@ _LEFT_OPEN: Final = "a long training, an average or a rotation leaves none"
 
 
 def evidence_text(base: str, lines: LineEvidence) -> str:
-    """What lines say of a declared base, and what equal lines mean where there are some."""
-    words = _WORDS[lines.finding](repr(base), lines)
-    return f"{words} {ORIGIN}" if lines.finding in ("shares", "few_tensors", "related") else words
+    """What lines say of a declared base."""
+    return _WORDS[lines.finding](repr(base), lines)
+
+
+def origin_text(lineage: Lineage | FingerprintLineage) -> str:
+    """What equal lines mean, where any are told of; empty without."""
+    told = None if lineage.verdict == "cycle" else lineage.lines
+    has_some = told is not None and told.finding not in _WITHOUT
+    return f" {ORIGIN}" if has_some or lineage.likely_by_lines is not None else ""
 
 
 def _relations_text(relations: tuple[LineRelation, ...]) -> str:
@@ -88,7 +95,7 @@ def with_summary(
     likely = lineage.likely_by_lines
     if likely is not None and not (lineage.lines and likely.model in lineage.lines.sources):
         words += f" {likely_text(likely)}"
-    return replace(lineage, summary=words + caveats_text(caveats))
+    return replace(lineage, summary=words + origin_text(lineage) + caveats_text(caveats))
 
 
 def _verdict_text(lineage: FingerprintLineage) -> str:
@@ -145,6 +152,8 @@ def _other_source(base: str, lines: LineEvidence) -> str:
     )
 
 
+_WITHOUT: Final = ("nothing", "few_lines")
+"""Findings that name no equal lines."""
 _NONE_FOUND: Final = "No other model has lines in common with it, which proves nothing."
 _VERDICTS: Final[dict[str, str]] = {
     "consistent": "consistent",
