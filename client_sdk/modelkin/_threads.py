@@ -122,8 +122,8 @@ class _Reading(Generic[T]):
         with ThreadPoolExecutor(threads, "tensors") as pool:
             # The largest first: none is left to one thread at the end.
             order = sorted(range(len(self._jobs)), key=lambda at: -self._jobs[at].size)
-            futures = {at: pool.submit(self._run, self._jobs[at]) for at in order}
-            try:
+            try:  # an interruption may come while jobs are handed over, too
+                futures = {at: pool.submit(self._run, self._jobs[at]) for at in order}
                 left = set(futures.values())
                 while left:
                     done, left = wait(left, _COUNTED_EVERY, FIRST_EXCEPTION)
