@@ -253,7 +253,7 @@ def test_a_killed_process_loses_nothing(tmp_path: Path, operation: str, side: st
 
 
 def follow_on_a_full_disk(folder: Path) -> None:
-    """Follow a hub where no file may have more than 20 kB, and then where it may."""
+    """Follow a hub where no file may have more than 60 kB, and then where it may."""
     said = list[str]()
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
