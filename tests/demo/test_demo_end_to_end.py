@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.demo.conftest import demo
+from tests.support.faults.interruptions import heed_interrupts
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +39,7 @@ def until_ctrl_c(*arguments: str) -> subprocess.CompletedProcess[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        # A shell lets what it runs in the background ignore Ctrl-C, and so would the demo.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=heed_interrupts,
     ) as process:
         try:
             assert process.stdout is not None

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.faults.interruptions import heed_interrupts
 from tests.support.servers.waiting import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres, pytest.mark.redis]
@@ -59,11 +60,6 @@ def run(tmp_path: Path) -> Iterator[Run]:
         time.sleep(0.05)
     yield Run(make, json.loads(said.read_text()), folder)
     make.wait()
-
-
-def heed_interrupts() -> None:
-    """What a shell starts in the background would ignore them."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def runs(pid: int) -> bool:

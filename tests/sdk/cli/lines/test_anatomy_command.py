@@ -22,6 +22,7 @@ from modelkin import checkpoints
 from tests.sdk.cli.conftest import Run, shown_on_a_terminal
 from tests.sdk.core.fingerprints.planted import DERIVED, LAYERS, Tensors, model
 from tests.sdk.core.fingerprints.stored import STORED
+from tests.support.faults.interruptions import heed_interrupts
 from tests.support.models.gguf_files import as_llama_cpp, llama, write_gguf
 
 KINDS = ("down", "k", "o", "q", "up", "v")
@@ -385,6 +386,7 @@ def test_an_interruption_leaves_nothing_half_written(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        preexec_fn=heed_interrupts,
     )
     opened = Path(f"/proc/{process.pid}/fd")
     while process.poll() is None and not _reads(opened, "large.safetensors"):
