@@ -11,9 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, get_args
 
-from app.anatomy import repository
 from app.anatomy.records import Kin, Summary, edge_to
-from app.anatomy.repositories import listings
+from app.anatomy.repositories import anatomies, listings
 from app.fingerprints.records import FingerprintRecord
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
@@ -100,13 +99,13 @@ class FamilyService:
         counts = listings.count_kin(session, tenant.id, record.id)
         near = list[Kin]()
         for verdicts, most in (_OTHERS, _MOST_KIN), (_COPY, _MOST_COPIES):
-            near += repository.kin_of(session, tenant.id, record.id, limit=most, verdicts=verdicts)
+            near += anatomies.kin_of(session, tenant.id, record.id, limit=most, verdicts=verdicts)
         ids = [record.id, *(each.other_id for each in near)]
         records = self._fingerprints.by_ids(session, tenant, ids) | {record.id: record}
         records |= self._declared(session, tenant, records.values())
         kin = {
             (each.fingerprint_id, each.other_id): each
-            for each in repository.find_kin(session, tenant.id, records, records)
+            for each in anatomies.find_kin(session, tenant.id, records, records)
         }
         copies = _copies(record, records, kin)
         edges = _edges({i: r for i, r in records.items() if r.id not in copies}, kin)
@@ -128,7 +127,7 @@ class FamilyService:
         self, session: Reader, tenant: Tenant, records: Iterable[FingerprintRecord]
     ) -> dict[int, Summary]:
         """The last anatomies of these models that have one, by the ids of their fingerprints."""
-        return repository.find_summaries(session, tenant.id, [each.id for each in records])
+        return anatomies.find_summaries(session, tenant.id, [each.id for each in records])
 
     def kin(
         self,
@@ -146,7 +145,7 @@ class FamilyService:
             offset: how many are left out before.
             verdicts: only what it is so to; empty for all.
         """
-        near = repository.kin_of(
+        near = anatomies.kin_of(
             session, tenant.id, record.id, limit=limit, offset=offset, verdicts=verdicts
         )
         records = self._fingerprints.by_ids(session, tenant, [each.other_id for each in near])

@@ -17,11 +17,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from app.anatomy import repository
 from app.anatomy.events import anatomy_changed
 from app.anatomy.pairs import both_ways
 from app.anatomy.records import Kin, ModelAnatomy, Summary
-from app.anatomy.repository import Due
+from app.anatomy.repositories import anatomies
+from app.anatomy.repositories.anatomies import Due
 from app.anatomy.service import AnatomyService
 from app.fingerprints.records import FingerprintRecord
 from app.fingerprints.repositories.feeds import lock_feed
@@ -102,7 +102,7 @@ class AnatomyKeeper:
         """Have the anatomies of fingerprints made, which this change stores with other keys."""
         ids = [record.id for record in records]
         if ids:
-            repository.mark_due(session, tenant.id, ids, datetime.now(UTC), is_changed=True)
+            anatomies.mark_due(session, tenant.id, ids, datetime.now(UTC), is_changed=True)
             self._enqueue(session, tenant)
 
     def restated(
@@ -117,7 +117,7 @@ class AnatomyKeeper:
 
     def any_overdue(self, session: Reader) -> bool:
         """Whether an anatomy is due for so long that its job must have been lost."""
-        return repository.any_due(session, datetime.now(UTC) - _OVERDUE_AFTER)
+        return anatomies.any_due(session, datetime.now(UTC) - _OVERDUE_AFTER)
 
     def _enqueue(self, session: Writer, tenant: Tenant) -> None:
         """Enqueue the job that divides what is due.
@@ -165,7 +165,7 @@ class AnatomyKeeper:
         def finish(session: Writer) -> Mapping[str, Any]:
             # What became due meanwhile got no other job: this one has the key.
             now = datetime.now(UTC)
-            if repository.due_anatomies(session, job.tenant.id, shard, _SHARDS, now, limit=1):
+            if anatomies.due_anatomies(session, job.tenant.id, shard, _SHARDS, now, limit=1):
                 raise Unfinished
             return {"made": done}
 
@@ -174,14 +174,14 @@ class AnatomyKeeper:
     def _divide(self, tenant: Tenant, session: Writer) -> Mapping[str, Any]:
         """Enqueue a job for each shard with something due."""
         lock_feed(session, tenant.id)  # a put that has found this job unfinished is committed
-        shards = repository.shards_of(session, tenant.id, datetime.now(UTC), _SHARDS)
+        shards = anatomies.shards_of(session, tenant.id, datetime.now(UTC), _SHARDS)
         for shard in shards:
             self._enqueue_shard(session, tenant, shard)
         return {"shards": len(shards)}
 
     def _enqueue_overdue(self, session: Writer) -> Mapping[str, Any]:
         late = datetime.now(UTC) - _OVERDUE_AFTER
-        overdue = repository.shards_due(session, late, _SHARDS)
+        overdue = anatomies.shards_due(session, late, _SHARDS)
         for tenant, shard in overdue:
             self._enqueue_shard(session, tenant, shard)
         return {"shards": len(overdue)}
@@ -189,7 +189,7 @@ class AnatomyKeeper:
     def _due(self, tenant: Tenant, shard: int) -> list[Due]:
         with self._database.reading() as session:
             now = datetime.now(UTC)
-            return repository.due_anatomies(
+            return anatomies.due_anatomies(
                 session, tenant.id, shard, _SHARDS, now, limit=_BATCH_SIZE
             )
 
@@ -202,7 +202,7 @@ class AnatomyKeeper:
         except Exception:
             log.exception("the anatomy of fingerprint %s is made later", due.fingerprint_id)
             with self._database.writing() as session:
-                repository.put_off(session, due, _later(due))
+                anatomies.put_off(session, due, _later(due))
 
     def make(self, tenant: Tenant, due: Due) -> None:
         """Make the anatomy of a fingerprint, and store it with its kin."""
@@ -214,14 +214,14 @@ class AnatomyKeeper:
                 return  # its rows are gone with it
             beside = [] if due.hint is None else [due.hint]
             if not due.is_changed:
-                known = repository.kin_of(session, tenant.id, record.id, limit=_MOST_COMPARED)
+                known = anatomies.kin_of(session, tenant.id, record.id, limit=_MOST_COMPARED)
                 beside += [each.other_id for each in known]
             try:
                 found = self._anatomies.anatomy(session, tenant, record, beside=beside)
             except FingerprintNotFound:
                 return
             others = [each.id for each in found.records.values()]
-            told = repository.find_kin(session, tenant.id, [record.id], others)
+            told = anatomies.find_kin(session, tenant.id, [record.id], others)
         told_of = set[int]() if due.is_changed else {each.other_id for each in told}
         kin = both_ways(record, found, told_of)
         with self._database.writing() as session:
@@ -244,20 +244,20 @@ class AnatomyKeeper:
             return  # it has changed, and is due again
         if any(present[id_].stated_by != before[id_].stated_by for id_ in same):
             return  # it is due still
-        old = repository.find_summaries(session, tenant.id, [record.id]).get(record.id)
+        old = anatomies.find_summaries(session, tenant.id, [record.id]).get(record.id)
         if found.degraded and old is not None:
-            repository.put_off(session, due, _later(due))  # what is known may be more than this
+            anatomies.put_off(session, due, _later(due))  # what is known may be more than this
             return
         if due.is_changed:
             self._forget(session, tenant, record)
         kept = [each for each in kin if {each.fingerprint_id, each.other_id} <= same]
-        repository.put_kin(session, tenant.id, kept)
+        anatomies.put_kin(session, tenant.id, kept)
         ids = {other.name: other.id for other in found.records.values() if other.id in same}
         new = _summary(record.id, found, ids)
-        repository.put_summary(session, new)
+        anatomies.put_summary(session, new)
         self._part(session, tenant, record, found)
         if found.degraded:
-            repository.put_off(session, due, _later(due))
+            anatomies.put_off(session, due, _later(due))
         if due.is_changed:
             self._spread(session, tenant, record, found, kept)
         if len(ids) == len(found.records):  # else it is due again, and announced then
@@ -280,20 +280,20 @@ class AnatomyKeeper:
         So the kin beyond the first that are compared get their turn, too.
         """
         now, own, others = datetime.now(UTC), record.id, found.unrelated
-        if others and repository.part(session, tenant.id, own, others, now):
-            repository.mark_due(session, tenant.id, [own], now, is_changed=False)
+        if others and anatomies.part(session, tenant.id, own, others, now):
+            anatomies.mark_due(session, tenant.id, [own], now, is_changed=False)
             self._enqueue(session, tenant)
 
     def _forget(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
         """Forget the kin of a fingerprint that has changed, or goes: theirs are made again."""
         self._ask_kin(session, tenant, [record])
-        repository.delete_kin(session, record.id)
+        anatomies.delete_kin(session, record.id)
 
     def _ask_kin(
         self, session: Writer, tenant: Tenant, records: Iterable[FingerprintRecord]
     ) -> None:
         now = datetime.now(UTC)
-        if sum(repository.mark_kin_due(session, tenant.id, each.id, now) for each in records):
+        if sum(anatomies.mark_kin_due(session, tenant.id, each.id, now) for each in records):
             self._enqueue(session, tenant)
 
     def _spread(
@@ -312,17 +312,17 @@ class AnatomyKeeper:
         more who have nothing else in common.
         """
         ways = {each.fingerprint_id: each for each in kin if each.other_id == record.id}
-        summaries = repository.find_summaries(session, tenant.id, ways)
+        summaries = anatomies.find_summaries(session, tenant.id, ways)
         family = {each.other_id for each in kin if each.fingerprint_id == record.id}
         nearer = [i for i, each in summaries.items() if _is_nearer(ways[i].share, each)]
         adding = [i for i, each in summaries.items() if _may_add(each, family)]
-        holders = repository.find_summaries(session, tenant.id, found.sharing)
+        holders = anatomies.find_summaries(session, tenant.id, found.sharing)
         newly = [i for i, each in holders.items() if each.common < found.sharing[i]]
         now, wanted = datetime.now(UTC), {*nearer, *adding, *newly}
-        repository.mark_due(session, tenant.id, wanted, now, is_changed=False, hint=record.id)
+        anatomies.mark_due(session, tenant.id, wanted, now, is_changed=False, hint=record.id)
         spread = 0
         if found.truncated and 2 * len(nearer) > len(summaries):
-            spread = repository.mark_kin_of_kin_due(
+            spread = anatomies.mark_kin_of_kin_due(
                 session, tenant.id, list(ways), now, hint=record.id, most=_MOST_SPREAD
             )
         if wanted or spread:

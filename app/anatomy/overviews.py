@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from app.anatomy import repository
 from app.anatomy.records import Kin, Summary
-from app.anatomy.repositories import listings
+from app.anatomy.repositories import anatomies, listings
 from app.fingerprints.records import FingerprintRecord, StatedBy
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
@@ -83,7 +82,7 @@ class AnatomyOverviews:
             verdict=verdict,
         )
         records = self._fingerprints.by_ids(session, tenant, page.items)
-        summaries = repository.find_summaries(session, tenant.id, page.items)
+        summaries = anatomies.find_summaries(session, tenant.id, page.items)
         found = (Model(records[id_], summaries.get(id_)) for id_ in page.items if id_ in records)
         return Page(tuple(found), page.next_cursor)
 
@@ -93,7 +92,7 @@ class AnatomyOverviews:
         """The groups of models that are copies of each other, the largest first."""
         groups = listings.copy_groups(session, tenant.id, limit=limit, offset=offset)
         some = {
-            first: repository.kin_of(session, tenant.id, first, limit=_SHOWN, verdicts=["copy"])
+            first: anatomies.kin_of(session, tenant.id, first, limit=_SHOWN, verdicts=["copy"])
             for first, _ in groups
         }
         ids = {*some, *(each.other_id for kin in some.values() for each in kin)}

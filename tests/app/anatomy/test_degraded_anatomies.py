@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.anatomy import repository
 from app.anatomy.records import Summary
+from app.anatomy.repositories import anatomies
 from tests.app.anatomy.families import BODY, Family, derived, stranger
 from tests.support.app.harness import open_app
 from tests.support.servers.redis_server import RedisProcess, redis_server
@@ -86,4 +86,4 @@ def test_a_stored_anatomy_outlives_an_outage(shared: Family, redis: RedisProcess
 
 def summaries(family: Family) -> dict[int, Summary]:
     with family.app.database.reading() as session:
-        return repository.find_summaries(session, family.app.tenant.id, range(1, 10))
+        return anatomies.find_summaries(session, family.app.tenant.id, range(1, 10))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.anatomy import repository
 from app.anatomy.records import Kin, ModelAnatomy, Summary
+from app.anatomy.repositories import anatomies
 from app.anatomy.service import AnatomyService
 from app.fingerprints.records import FingerprintRecord
 from app.jobs.service import JobService
@@ -22,12 +22,12 @@ from tests.support.servers.webhook_receiver import receiving
 
 def kin(family: Family, record: FingerprintRecord) -> list[Kin]:
     with family.app.database.reading() as session:
-        return repository.kin_of(session, record.tenant_id, record.id, limit=100)
+        return anatomies.kin_of(session, record.tenant_id, record.id, limit=100)
 
 
 def summaries(family: Family, record: FingerprintRecord) -> dict[int, Summary]:
     with family.app.database.reading() as session:
-        return repository.find_summaries(session, record.tenant_id, [record.id])
+        return anatomies.find_summaries(session, record.tenant_id, [record.id])
 
 
 def summary(family: Family, record: FingerprintRecord) -> Summary:
@@ -158,7 +158,7 @@ def test_who_states_a_parent_may_change_while_an_anatomy_is_made(
         return found
 
     monkeypatch.setattr(AnatomyService, "anatomy", read_meanwhile)
-    due = repository.Due(child.id, True, None, 0)
+    due = anatomies.Due(child.id, True, None, 0)
     family.keeper.make(family.app.tenant, due)
     assert {} == summaries(family, child)
     family.keeper.make(family.app.tenant, due)
@@ -188,9 +188,9 @@ def test_a_job_that_is_carried_out_twice_stores_the_same(family: Family) -> None
     with family.app.database.writing() as session:
         ids = [base.id, child.id]
         now = datetime.now(UTC)
-        repository.mark_due(session, base.tenant_id, ids, now, is_changed=True)
+        anatomies.mark_due(session, base.tenant_id, ids, now, is_changed=True)
     for due in (base.id, child.id):
-        family.keeper.make(family.app.tenant, repository.Due(due, True, None, 0))
+        family.keeper.make(family.app.tenant, anatomies.Due(due, True, None, 0))
     assert undated(*before) == undated(kin(family, child), kin(family, base))
 
 
@@ -223,7 +223,7 @@ def test_an_anatomy_whose_job_was_lost_is_made(family: Family) -> None:
         for job in jobs.list(session, family.app.tenant, limit=10).items:
             jobs.cancel(session, family.app.tenant, job.id)
         ids, long_ago = [base.id], datetime(2020, 1, 1, tzinfo=UTC)
-        repository.mark_due(session, base.tenant_id, ids, long_ago, is_changed=True)
+        anatomies.mark_due(session, base.tenant_id, ids, long_ago, is_changed=True)
     family.work()
     assert {} == summaries(family, base)
     family.app.worker.tick()

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from app.anatomy import repository
-from app.anatomy.repositories import listings
+from app.anatomy.repositories import anatomies, listings
 from benchmarks.finding.planted import PlantedHub
 from tests.support.app.harness import AppHarness, open_app
 
@@ -72,8 +71,8 @@ def test_kin_are_found_by_their_models(app: AppHarness) -> None:
     with app.database.reading() as session:
         connection, seen = session.connection(), list[tuple[str, Any]]()
         event.listen(connection, "before_cursor_execute", lambda *args: seen.append(args[2:4]))
-        repository.kin_of(session, app.tenant.id, 1, limit=5, verdicts=["copy"])
-        repository.find_kin(session, app.tenant.id, [1, 2, 3], [1, 2, 3])
+        anatomies.kin_of(session, app.tenant.id, 1, limit=5, verdicts=["copy"])
+        anatomies.find_kin(session, app.tenant.id, [1, 2, 3], [1, 2, 3])
         listings.count_kin(session, app.tenant.id, 1)
         plans = [
             str(connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}", asked).all())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.anatomy.families import FamilyService
 from app.anatomy.keeping import AnatomyKeeper
-from app.anatomy.repository import Due
+from app.anatomy.repositories.anatomies import Due
 from app.anatomy.service import AnatomyService
 from app.fingerprints.records import FingerprintRecord
 from app.kinship.lines.kinfolk import Kinfolk
