@@ -1,1 +1,1 @@
-"""Queries for anatomies beside those of ``repository``: lists for people."""
+"""Queries about stored anatomies and kin, and for lists of them."""
