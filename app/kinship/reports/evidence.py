@@ -47,4 +47,4 @@ class Evidence:
     unknown: int = 0
     undeclared: Sequence[UndeclaredBase] = ()
     merges: Sequence[TakenApart] = ()
-    notes: Sequence[str] = field(default=())
+    notes: Sequence[str] = ()

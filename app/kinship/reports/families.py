@@ -63,11 +63,12 @@ class Families:
         return (*self.confirmed(model), *(() if found is None else (found,)))
 
     def _found(self, model: KnownModel) -> Likeness | None:
-        explained = {each.other for each in self.confirmed(model)}
+        bases = {each.other for each in self.confirmed(model)}
         kin = self._likenesses.of(model.name)
         found = [each for each in kin if self._is_base(model, each)]
         found.sort(key=self._order)
-        return next((each for each in found if not self._is_explained(each, explained, kin)), None)
+        through = [each.other for each in kin if self._is_of_one(each.other)]
+        return next((each for each in found if not self._is_explained(each, bases, through)), None)
 
     def _is_base(self, model: KnownModel, like: Likeness) -> bool:
         """Whether lines alone make the other model a base of one that does not name it."""
@@ -86,15 +87,17 @@ class Families:
             return age_of(other) < age_of(model)
         return reason is not None
 
-    def _is_explained(self, like: Likeness, bases: set[str], kin: Sequence[Likeness]) -> bool:
+    def _is_explained(self, like: Likeness, bases: set[str], through: Sequence[str]) -> bool:
         """Whether the two have their lines in common through one of the bases.
 
         Only the nearest kin of a model are stored. So a base and a model of one origin may be
         strangers here, and have another of these kin in common: one that is not of both itself.
+
+        Args:
+            through: the kin of the model that have one origin.
         """
         if any(self._are_kin(like.other, base) for base in bases):
             return True
-        through = [each.other for each in kin if self._is_of_one(each.other)]
         return any(
             self._are_kin(like.other, other) and self._are_kin(other, base)
             for base in bases

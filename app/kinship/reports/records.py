@@ -83,11 +83,6 @@ class ReportRecord:
     content_bytes: int
     bill_bytes: int
 
-    @property
-    def models(self) -> int:
-        """How many models it is about."""
-        return self.size.models
-
 
 @dataclass(frozen=True, slots=True)
 class ReportPolicyRecord:

@@ -140,7 +140,8 @@ class ReportService:
             reports.insert_report(session, record, content, bill)
             reports.prune(session, tenant, DEFAULT_KEPT if policy is None else policy.keep)
             report_ready(self._outbox, session, tenant, record)
-            return {"report": record.id, "url": f"/v1/reports/{record.id}", "models": record.models}
+            models, url = record.size.models, f"/v1/reports/{record.id}"
+            return {"report": record.id, "url": url, "models": models}
 
         return finish
 
