@@ -82,6 +82,7 @@ class EvidenceCollector:
             families = Families(models.known, likenesses)
             sentences = _sentences(session, tenant, models, families)
         judged = self._judge.judge(tenant, period, models.known, likenesses, progress)
+        taken = self._merges.take_apart(models.merged, models.ids, likenesses, progress)
         return Evidence(
             owner=tenant.name,
             period=period,
@@ -94,8 +95,8 @@ class EvidenceCollector:
             judged=len(judged.pairs),
             unknown=len(judged.unknown),
             undeclared=judged.undeclared,
-            merges=self._merges.take_apart(models.merged, models.ids, likenesses, progress),
-            notes=judged.notes(),
+            merges=taken.found,
+            notes=(*judged.notes(), *taken.notes()),
         )
 
     def _read(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from app.fingerprints.service import FingerprintService
@@ -13,7 +14,7 @@ from app.kinship.reports.repositories.evidence import MeasuredModel
 from modelkin.core.fingerprints.merges import merge_of
 from modelkin.types.reports import TakenApart
 
-__all__ = ["MERGED", "MergeReader"]
+__all__ = ["MAX_WEIGHED", "MERGED", "MergeReader", "Merges"]
 
 MERGED: Final = frozenset({"average", "assembled"})
 """Relations to several models."""
@@ -22,8 +23,27 @@ Shares: TypeAlias = tuple[float | None, ...]
 
 _THREE: Final = 3
 """An average, and its two parts."""
-_MOST: Final = 2_000
-"""Averages whose shares are computed again, from three fingerprints each."""
+MAX_WEIGHED: Final = 2_000
+"""Averages of a report whose weights are computed, from three fingerprints each."""
+
+
+@dataclass
+class Merges:
+    """What was taken apart.
+
+    Attributes:
+        left: averages whose weights were not computed.
+    """
+
+    found: list[TakenApart] = field(default_factory=list)
+    left: int = 0
+
+    def notes(self) -> tuple[str, ...]:
+        """What was left out, for people."""
+        if not self.left:
+            return ()
+        averages = "1 average" if self.left == 1 else f"{self.left:,} averages"
+        return (f"The weights of {averages} are not told: to compute them would take too long.",)
 
 
 class MergeReader:
@@ -32,11 +52,15 @@ class MergeReader:
     Args:
         database: the database, which is read.
         fingerprints: reads those of an average and of its two parts.
+        most: averages whose weights are computed.
     """
 
-    def __init__(self, database: Database, fingerprints: FingerprintService) -> None:
+    def __init__(
+        self, database: Database, fingerprints: FingerprintService, most: int = MAX_WEIGHED
+    ) -> None:
         self._database = database
         self._fingerprints = fingerprints
+        self._most = most
 
     def take_apart(
         self,
@@ -44,14 +68,14 @@ class MergeReader:
         ids: Mapping[str, int],
         likenesses: Likenesses,
         progress: Progress,
-    ) -> list[TakenApart]:
+    ) -> Merges:
         """What is merged of the models, taken apart.
 
         Args:
             ids: of the fingerprints, by name.
             likenesses: what the models are to others.
         """
-        found: list[TakenApart] = []
+        taken, averages = Merges(), 0
         merged = [
             (model, relation)
             for model in models
@@ -64,9 +88,11 @@ class MergeReader:
             shares: Shares = (None,) * len(parts)
             if relation["relation"] == "assembled":
                 shares = _shares_of_lines(likenesses, model.name, parts)
-            elif done < _MOST:
-                shares = self._weights(model, ids, parts) or shares
-            found.append(
+            else:
+                averages += 1
+                if averages <= self._most:
+                    shares = self._weights(model, ids, parts) or shares
+            taken.found.append(
                 TakenApart(
                     model=model.name,
                     kind=relation["relation"],
@@ -75,7 +101,8 @@ class MergeReader:
                     sentence=relation["sentence"],
                 )
             )
-        return found
+        taken.left = max(averages - self._most, 0)
+        return taken
 
     def _weights(
         self, model: MeasuredModel, ids: Mapping[str, int], parts: Sequence[str]
