@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, get_args
 
 from fastapi import Query, Request, Response
@@ -98,7 +98,7 @@ def relatives(
             offset=after,
             verdicts=[found] if found else [],
         )
-    total = counts.get(found, 0) if found else sum(counts.values())
+    total = _total(counts, found)
     return render(
         request,
         "relatives.html",
@@ -125,10 +125,10 @@ def relatives_file(
     """All of them as CSV."""
     with context.reading() as session:
         record = _stored(session, context, fingerprints, of)
-        left = sum(families.count_kin(session, context.tenant, record).values())
+        total = _total(families.count_kin(session, context.tenant, record), found)
 
     def rows() -> Iterator[Row]:
-        for offset in range(0, left, _AT_ONCE):
+        for offset in range(0, total, _AT_ONCE):
             with context.reading() as session:
                 kin = families.kin(
                     session,
@@ -167,6 +167,11 @@ def _stored(
     session: Reader, context: CallerContext, fingerprints: FingerprintService, of: str
 ) -> FingerprintRecord:
     return fingerprints.get(session, context.tenant, check_model_name(of, field="of"))
+
+
+def _total(counts: Mapping[Verdict, int], found: Verdict | None) -> int:
+    """How many relatives there are of a verdict, or of any."""
+    return counts.get(found, 0) if found else sum(counts.values())
 
 
 def _row(record: FingerprintRecord, other: FingerprintRecord, kin: Kin) -> Row:
