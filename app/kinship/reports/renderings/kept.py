@@ -21,7 +21,7 @@ from modelkin.types.reports import (
     UndeclaredBase,
 )
 
-__all__ = ["TABLES", "ReportRow", "beginning", "json_pieces", "rows_in", "rows_of"]
+__all__ = ["ReportRow", "beginning", "json_pieces", "rows_in"]
 
 ReportRow: TypeAlias = (
     ContradictedBase
@@ -45,16 +45,15 @@ _ROWS: Final[Mapping[str, TypeAdapter[Any]]] = {
     "savings": TypeAdapter(Saving),
     "models": TypeAdapter(ReportedModel),
 }
-TABLES: Final = tuple(_ROWS)
-"""The names of the tables, in their order in the text."""
+"""The rows of each table, in the order of the text."""
 _WHOLE: Final = TypeAdapter(Report)
 
 
 def json_pieces(report: Report) -> Iterator[bytes]:
     """The JSON of a report: a line for what is no table, and one for each row of a table."""
     head = {each.name: getattr(report, each.name) for each in fields(report)}
-    yield to_json({name: value for name, value in head.items() if name not in TABLES})[:-1]
-    for name in TABLES:
+    yield to_json({name: value for name, value in head.items() if name not in _ROWS})[:-1]
+    for name in _ROWS:
         yield b',\n"%b":[' % name.encode()
         for place, row in enumerate(head[name]):
             yield (b",\n" if place else b"\n") + to_json(row)
@@ -62,17 +61,10 @@ def json_pieces(report: Report) -> Iterator[bytes]:
     yield b"}\n"
 
 
-def rows_of(report: Report) -> Iterator[tuple[str, ReportRow]]:
-    """All rows of a report, each with the name of its table."""
-    for name in TABLES:
-        for row in getattr(report, name):
-            yield name, row
-
-
-def rows_in(lines: Iterable[bytes]) -> Iterator[tuple[str, ReportRow]]:
-    """All rows in the lines of the JSON of a report, each with the name of its table."""
+def rows_in(lines: Iterable[bytes]) -> Iterator[ReportRow]:
+    """The rows of all tables, in the lines of the JSON of a report."""
     for name, line in _lines_of_rows(iter(lines)):
-        yield name, _ROWS[name].validate_json(line)
+        yield _ROWS[name].validate_json(line)
 
 
 def beginning(lines: Iterable[bytes], most: int) -> tuple[Report, dict[str, int]]:
@@ -84,7 +76,7 @@ def beginning(lines: Iterable[bytes], most: int) -> tuple[Report, dict[str, int]
     """
     left = iter(lines)
     head = from_json(next(left).removesuffix(b",") + b"}")
-    counts, first = dict.fromkeys(TABLES, 0), {name: list[bytes]() for name in TABLES}
+    counts, first = dict.fromkeys(_ROWS, 0), {name: list[bytes]() for name in _ROWS}
     for name, line in _lines_of_rows(left):
         counts[name] += 1
         if counts[name] <= most:

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from app.kinship.reports.renderings.kept import TABLES
 from app.kinship.reports.wording import (
     bytes_text,
     count_text,
@@ -38,18 +37,18 @@ MAX_SHOWN: Final = 500
 """Rows of each table that the page shows: a longer one is read by a program."""
 
 
-def page(report: Report, rows: Mapping[str, int] | None = None) -> bytes:
+def page(report: Report, rows: Mapping[str, int]) -> bytes:
     """The page of a report, in UTF-8.
 
     Args:
-        rows: how many rows each table has, where the report has the first ones alone.
+        report: with the first rows of each table, or with all.
+        rows: how many rows each table has.
     """
-    known = rows or {name: len(getattr(report, name)) for name in TABLES}
     text = _environment.get_template("report.html").render(
         report=report,
         period=period_text(report.since, report.until),
         most=MAX_SHOWN,
-        rows=known,
+        rows=rows,
     )
     return text.encode()
 

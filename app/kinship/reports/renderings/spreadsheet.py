@@ -39,9 +39,9 @@ COLUMNS: Final = (
 )
 
 
-def spreadsheet(rows: Iterable[tuple[str, ReportRow]]) -> Iterator[bytes]:
-    """The table of the rows of a report, each with the name of its own, in UTF-8."""
-    return spreadsheet_pieces(COLUMNS, (row for _, found in rows for row in _told(found)))
+def spreadsheet(rows: Iterable[ReportRow]) -> Iterator[bytes]:
+    """The table of the rows of a report, in UTF-8."""
+    return spreadsheet_pieces(COLUMNS, (row for found in rows for row in _told(found)))
 
 
 @singledispatch

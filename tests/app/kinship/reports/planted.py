@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -9,7 +10,10 @@ from app.kinship.reports.evidence import Evidence
 from app.kinship.reports.families import Families
 from app.kinship.reports.known import KnownModel, Likeness, Period
 from app.kinship.reports.likenesses import Likenesses
-from modelkin.types.reports import ContradictedBase, TakenApart
+from app.kinship.reports.records import Document
+from app.kinship.reports.renderings.kept import beginning, json_pieces
+from app.kinship.reports.renderings.page import MAX_SHOWN, page
+from modelkin.types.reports import ContradictedBase, Report, TakenApart
 
 BEGIN: Final = datetime(2026, 11, 1, 10, tzinfo=UTC)
 END: Final = datetime(2026, 11, 29, 21, 50, tzinfo=UTC)
@@ -48,10 +52,10 @@ def like(one: str, other: str, verdict: Any, share: float) -> list[Likeness]:
     ]
 
 
-def evidence(**changed: Any) -> Evidence:
+def hub_models() -> list[KnownModel]:
     """A base of before, and what came in a month: fine-tunes, a copy, merges, hostile names."""
     exact = "sha256:" + 64 * "b"
-    models = [
+    return [
         model("meta/base", -300, license="llama-license", weights=exact),
         model("lab/other", -200, license="mit", file_bytes=3_000_000_000),
         model(
@@ -83,7 +87,11 @@ def evidence(**changed: Any) -> Evidence:
         model(TURNED, 9, is_new=False),
         model("モデル/日本語", 10, license="見本"),
     ]
-    pairs = [
+
+
+def kin_of_hub() -> list[Likeness]:
+    """What these models are to each other."""
+    return [
         *like("org/tuned", "meta/base", "derived", 0.58),
         *like("org/silent", "meta/base", "derived", 0.93),
         *like("org/silent", "org/tuned", "derived", 0.55),
@@ -92,12 +100,16 @@ def evidence(**changed: Any) -> Evidence:
         *like("org/blend", "lab/other", "derived", 0.17),
         *like(HOSTILE, "meta/base", "derived", 0.4),
     ]
+
+
+def evidence(**changed: Any) -> Evidence:
+    """What a service knows of these models, but for what is changed."""
     given: dict[str, Any] = {
         "owner": "acme",
         "period": Period(BEGIN, END),
         "fingerprints": 163,
-        "models": {each.name: each for each in models},
-        "likenesses": pairs,
+        "models": {each.name: each for each in hub_models()},
+        "likenesses": kin_of_hub(),
         "sentences": {(HOSTILE, "meta/base"): "shares <i>weights</i>"},
         "contradicted": [
             ContradictedBase(
@@ -123,3 +135,13 @@ def evidence(**changed: Any) -> Evidence:
     given["likenesses"] = Likenesses.of_values(given["likenesses"])
     given["families"] = Families(given["models"], given["likenesses"])
     return Evidence(**given)
+
+
+def lines_of(report: Report) -> Iterator[bytes]:
+    """A report as it is kept, of which the page and the table are made."""
+    return Document.of(json_pieces(report)).lines()
+
+
+def page_of(report: Report) -> str:
+    """The page of a report."""
+    return page(*beginning(lines_of(report), MAX_SHOWN)).decode()

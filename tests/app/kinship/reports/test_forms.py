@@ -20,8 +20,8 @@ from app.kinship.reports.composing import compose
 from app.kinship.reports.records import Document
 from app.kinship.reports.renderings.badge import badge, words_of
 from app.kinship.reports.renderings.bill_of_materials import bill_of_materials
-from app.kinship.reports.renderings.kept import beginning, json_pieces, rows_in, rows_of
-from app.kinship.reports.renderings.page import MAX_SHOWN, STYLE_SOURCE, page
+from app.kinship.reports.renderings.kept import beginning, json_pieces, rows_in
+from app.kinship.reports.renderings.page import MAX_SHOWN, STYLE_SOURCE
 from app.kinship.reports.renderings.spreadsheet import COLUMNS, spreadsheet
 from modelkin.types.reports import Report
 from tests.app.kinship.reports.planted import (
@@ -30,9 +30,15 @@ from tests.app.kinship.reports.planted import (
     REPORT_ID,
     TURNED,
     evidence,
+    lines_of,
     model,
+    page_of,
 )
 
+TABLES = (
+    *("contradicted", "undeclared", "copies", "merges", "license_findings", "licenses"),
+    *("savings", "models"),
+)
 NAMES = ["-1+cmd|' /C calc'!A0", "@SUM(1)", "+1", "\t=1", "=1", "'=1"]
 """Names that a spreadsheet would compute."""
 
@@ -40,6 +46,11 @@ NAMES = ["-1+cmd|' /C calc'!A0", "@SUM(1)", "+1", "\t=1", "=1", "'=1"]
 def written(pieces: Iterable[bytes]) -> bytes:
     """A form of a report, as it is sent piece by piece."""
     return b"".join(pieces)
+
+
+def table_of(report: Report) -> str:
+    """The table of a report."""
+    return written(spreadsheet(rows_in(lines_of(report)))).decode("utf-8-sig")
 
 
 @pytest.fixture(scope="module")
@@ -66,17 +77,17 @@ class Tags(HTMLParser):
 
 def test_a_page_loads_and_runs_nothing(report: Report) -> None:
     """It is one file: no script, no link, no picture, and no tag of a model's name."""
-    read = Tags(page(report).decode())
+    read = Tags(page_of(report))
     names = {tag for tag, _ in read.tags}
     assert set() == names & {"script", "link", "img", "iframe", "object", "a", "form", "b", "i"}
     attributes = {name for _, attrs in read.tags for name in attrs}
     assert set() == attributes & {"src", "href", "style", "onload", "onclick"}
-    assert "url(" not in page(report).decode()
+    assert "url(" not in page_of(report)
 
 
 def test_a_page_shows_hostile_names_as_they_are_written(report: Report) -> None:
     """A name is text: its tags are seen, and what turns a line's direction is written out."""
-    read = Tags(page(report).decode())
+    read = Tags(page_of(report))
     assert HOSTILE in read.text
     assert TURNED not in read.text
     assert r"org/safe\u202egpj.exe" in read.text
@@ -85,7 +96,7 @@ def test_a_page_shows_hostile_names_as_they_are_written(report: Report) -> None:
 
 def test_a_page_has_one_style_which_its_policy_names(report: Report) -> None:
     """The hash is of the very text of the style, which browsers compute again."""
-    [style] = re.findall(r"<style>(.*?)</style>", page(report).decode(), re.DOTALL)
+    [style] = re.findall(r"<style>(.*?)</style>", page_of(report), re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"'sha256-{digest}'" == STYLE_SOURCE
     assert "prefers-color-scheme: dark" in style
@@ -94,7 +105,7 @@ def test_a_page_has_one_style_which_its_policy_names(report: Report) -> None:
 
 def test_a_page_has_the_lines_that_matter_before_any_table(report: Report) -> None:
     """A reader who reads no further knows what was found."""
-    text = page(report).decode()
+    text = page_of(report)
     assert text.index("What matters") < text.index("<table")
     for line in report.headlines:
         subject = line.partition(":")[0]
@@ -104,7 +115,7 @@ def test_a_page_has_the_lines_that_matter_before_any_table(report: Report) -> No
 def test_a_long_table_goes_on_elsewhere() -> None:
     """The page shows the first rows, and says how many more the other forms have."""
     models = {f"org/{n:04}": model(f"org/{n:04}", 1) for n in range(MAX_SHOWN + 3)}
-    text = page(compose(REPORT_ID, evidence(models=models, likenesses={}))).decode()
+    text = page_of(compose(REPORT_ID, evidence(models=models, likenesses={})))
     assert "3 more rows are in the report as CSV and JSON." in text
     assert f"org/{MAX_SHOWN - 1:04}" in text
     assert f"org/{MAX_SHOWN:04}" not in text
@@ -112,9 +123,7 @@ def test_a_long_table_goes_on_elsewhere() -> None:
 
 def cells_of(report: Report) -> list[dict[str, str]]:
     """The rows of the table of a report, as a spreadsheet reads them."""
-    return list(
-        csv.DictReader(io.StringIO(written(spreadsheet(rows_of(report))).decode("utf-8-sig")))
-    )
+    return list(csv.DictReader(io.StringIO(table_of(report))))
 
 
 def test_a_table_has_a_row_for_each_finding(report: Report) -> None:
@@ -233,7 +242,7 @@ def test_a_report_is_kept_as_json_that_is_read_by_rows(report: Report) -> None:
     kept = Document.of(json_pieces(report))
     text = written(kept.pieces())
     assert (len(text), report) == (kept.size, TypeAdapter(Report).validate_json(text))
-    assert list(rows_of(report)) == list(rows_in(kept.lines()))
+    assert [row for name in TABLES for row in getattr(report, name)] == [*rows_in(kept.lines())]
     first, counts = beginning(kept.lines(), 2)
     assert report.models[:2] == first.models
     assert (report.headlines, len(report.models)) == (first.headlines, counts["models"])
@@ -250,8 +259,8 @@ def test_an_empty_report_is_read_again() -> None:
 def test_the_same_report_has_the_same_forms(report: Report) -> None:
     """Bytes follow from the report alone, so that whoever has two can compare them."""
     again = compose(REPORT_ID, evidence())
-    assert page(report) == page(again)
-    assert written(spreadsheet(rows_of(report))) == written(spreadsheet(rows_of(again)))
+    assert page_of(report) == page_of(again)
+    assert table_of(report) == table_of(again)
     assert written(bill_of_materials(report)) == written(bill_of_materials(again))
 
 

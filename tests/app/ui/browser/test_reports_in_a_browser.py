@@ -7,8 +7,8 @@ from playwright.sync_api import Browser
 
 from app.infra.http.middleware.security_headers import POLICY, page_policy
 from app.kinship.reports.composing import compose
-from app.kinship.reports.renderings.page import STYLE_SOURCE, page
-from tests.app.kinship.reports.planted import HOSTILE, REPORT_ID, evidence
+from app.kinship.reports.renderings.page import STYLE_SOURCE
+from tests.app.kinship.reports.planted import HOSTILE, REPORT_ID, evidence, page_of
 from tests.support.explorer.accessibility import faults
 from tests.support.servers.browser import visiting
 
@@ -26,7 +26,7 @@ HEADERS = {"Content-Type": "text/html", POLICY: page_policy(style_src=STYLE_SOUR
 )
 def test_a_report_is_read_anywhere(browser: Browser, scheme: str, paper: str, width: int) -> None:
     """No complaint of its policy, no fault of accessibility, and no scrolling to the side."""
-    body = page(compose(REPORT_ID, evidence()))
+    body = page_of(compose(REPORT_ID, evidence()))
     options = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
     with visiting(browser, **options) as visit:
         visit.page.route(ADDRESS, lambda route: route.fulfill(body=body, headers=HEADERS))
@@ -41,7 +41,7 @@ def test_a_report_is_read_anywhere(browser: Browser, scheme: str, paper: str, wi
 
 def test_a_report_is_printed_as_tables(browser: Browser) -> None:
     """On A4 nothing is cut off, and the head of a table is repeated: it is no phone."""
-    body = page(compose(REPORT_ID, evidence()))
+    body = page_of(compose(REPORT_ID, evidence()))
     with visiting(browser, viewport={"width": PRINTED_WIDTH, "height": 1000}) as visit:
         visit.page.route(ADDRESS, lambda route: route.fulfill(body=body, headers=HEADERS))
         visit.page.emulate_media(media="print")
