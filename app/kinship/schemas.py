@@ -39,7 +39,8 @@ VerdictLog10P = Annotated[
     Field(
         description="the decimal logarithm of the P of the verdict: of as large an S to the "
         "declared base, or without one to the likely base, between unrelated models, whose indices "
-        "lie in each other with the probability that makes kappa .1; null as `no_p` says"
+        "lie in each other with the probability that makes kappa .1; where S is not measured, of "
+        "as many lines in common by chance; null as `no_p` says"
     ),
 ]
 NoP = Annotated[
@@ -187,6 +188,7 @@ class DeclaredBaseOut(ResponseModel):
     )
     covered: Covered
     log10_p: VerdictLog10P
+    no_p: NoP
     lines: LineEvidenceOut | None = Field(
         description="what lines in common say; null where one of the two has no fingerprint"
     )
@@ -268,6 +270,12 @@ class FingerprintLineageOut(ResponseModel):
         description="a model whose lines it has, unless a declared base is confirmed"
     )
     likely_by_lines: LikelyBaseOut | None = Field(description="the evidence of `likely_base`")
+    log10_p: float | None = Field(
+        description="the decimal logarithm of the P of the verdict: of as many lines in common "
+        "with the declared base, or without its fingerprint with the likely base, by chance; null "
+        "as `no_p` says"
+    )
+    no_p: NoP
     chain: list[LinkOut] = Field(
         description="the declared bases, one after another; of several the first"
     )

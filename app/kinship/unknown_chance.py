@@ -6,8 +6,9 @@ from typing import Final
 
 from app.models.spaces.records import SpaceRecord
 
-__all__ = ["NO_KAPPA", "why_no_p"]
+__all__ = ["NOTHING", "NO_KAPPA", "why_no_p"]
 
+NOTHING: Final = "nothing was measured that a P could be of"
 _NO_LAYOUT: Final = "the space has no layout, so what chance gives in each tensor is not known"
 _SUBSPACES: Final = "data subspaces have no tensors in which chance could be measured"
 NO_KAPPA: Final = (

@@ -38,20 +38,15 @@ def with_lines(lineage: Lineage, lines: Lines | None, decided: JudgedByLines | N
         lines_agree=_agree(lineage, evidence),
         declared_bases=tuple(map(_with_p, lineage.declared_bases)),
     )
-    if evidence is not None and lineage.reason == "lines":
-        lineage = replace(lineage, log10_p=evidence.log10_p, no_p=None)
     wanted = lineage.verdict not in ("consistent", "inconclusive")
     by_lines = lineage.reason == "lines" or lineage.likely_base is None
-    if lines.likely is None or not wanted or not by_lines:
+    if lines.likely is not None and wanted and by_lines:
+        likely = lines.likely.shown
+        lineage = replace(lineage, likely_base=likely.model, likely_by_lines=likely)
+    found = evidence or lineage.likely_by_lines
+    if found is None or lineage.base is not None or lineage.reason not in (None, "lines"):
         return lineage
-    likely = lines.likely.shown
-    return replace(
-        lineage,
-        likely_base=likely.model,
-        likely_by_lines=likely,
-        log10_p=likely.log10_p if lineage.lines is None else lineage.log10_p,
-        no_p=None if lineage.lines is None else lineage.no_p,
-    )
+    return replace(lineage, log10_p=found.log10_p, no_p=None)
 
 
 def clauses_of_lines(
@@ -76,7 +71,7 @@ def _with_p(base: DeclaredBase) -> DeclaredBase:
     """The P of a base that lines judged."""
     if base.reason != "lines" or base.lines is None:
         return base
-    return replace(base, log10_p=base.lines.log10_p)
+    return replace(base, log10_p=base.lines.log10_p, no_p=None)
 
 
 def _agree(lineage: Lineage, evidence: LineEvidence | None) -> bool | None:
@@ -102,10 +97,15 @@ def _beside(lineage: Lineage, evidence: LineEvidence) -> str:
         return (
             f"lines do not contradict the declared base: {share}, so it may be the base of the base"
         )
+    if lineage.lines_agree is False and lineage.reason == "farther":
+        return (
+            f"lines do not contradict the declared base: {share}, though by S most other models of "
+            f"this space are nearer"
+        )
     if lineage.lines_agree is False:
         return (
             f"lines say otherwise: {share}, wherever they stand. S compares index by index, and "
-            f"finds nothing where rows, columns or units were put in another order"
+            f"may find nothing where rows, columns or units were put in another order"
         )
     if evidence.verdict == "consistent":
         return f"by lines, too: {share}" if lineage.lines_agree else f"by lines, {share}"

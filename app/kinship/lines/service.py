@@ -17,6 +17,7 @@ from app.kinship.lines.caveats import caveats
 from app.kinship.lines.judge import LineJudge, Lines
 from app.kinship.lines.records import JudgedByLines, ReadModel
 from app.kinship.lines.summary import with_summary
+from app.kinship.unknown_chance import NOTHING
 from app.tenancy.auth.records import Tenant
 from modelkin.core.kinship.lineage import lineage_verdict, weight_of
 from modelkin.types.lineages import (
@@ -68,6 +69,7 @@ class FingerprintLineageService:
         counts = base is not None and verdict != "cycle"
         evidence = None if decided is None else decided.lines
         likely = None if lines.likely is None or verdict == "consistent" else lines.likely.shown
+        measured = evidence or likely
         lineage = FingerprintLineage(
             model=name,
             verdict=verdict,
@@ -80,6 +82,8 @@ class FingerprintLineageService:
             lines=evidence,
             likely_base=None if likely is None else likely.model,
             likely_by_lines=likely,
+            log10_p=None if measured is None else measured.log10_p,
+            no_p=NOTHING if measured is None else None,
             chain=tuple(self._links(session, tenant, family, lines, deadline)),
             cycle=family.cycle,
             compared=0 if lines.near is None else lines.near.compared,
@@ -108,5 +112,6 @@ class FingerprintLineageService:
 
 def _declared(name: str, judged: JudgedByLines | None) -> DeclaredBase:
     if judged is None:
-        return DeclaredBase(name, "unknown_base")
-    return DeclaredBase(name, judged.judgement.verdict, "lines", lines=judged.shown)
+        return DeclaredBase(name, "unknown_base", no_p=NOTHING)
+    shown = judged.shown
+    return DeclaredBase(name, shown.verdict, "lines", log10_p=shown.log10_p, lines=shown)

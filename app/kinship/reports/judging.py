@@ -65,6 +65,8 @@ class Judged:
                         space=space,
                         reason=base.reason,
                         likely_base=lineage.likely_base,
+                        log10_p=base.log10_p,
+                        no_p=base.no_p,
                         summary=lineage.summary,
                     )
                 )

@@ -166,7 +166,7 @@ class DeclaredBase:
         similarity, kappa: S of the two and S beyond chance; None where they are not measured.
         revision: the earlier revision of the base that was compared; None for the present one.
         covered: the share of the parameters that both have, as in :class:`modelkin.Neighbor`.
-        log10_p: as in :class:`modelkin.Lineage`.
+        log10_p, no_p: as in :class:`modelkin.Lineage`.
         lines: what lines in common say; None where one of the two has no fingerprint.
     """
 
@@ -179,6 +179,7 @@ class DeclaredBase:
     covered: float | None = None
     log10_p: float | None = None
     lines: LineEvidence | None = None
+    no_p: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,8 @@ class Lineage(Printed):
         constant_tensors: the tensors that no training changed, which S and chance leave out.
         log10_p: the decimal logarithm of the P of the verdict: of as large an S to the declared
             base, or without one to the likely base, between unrelated models. These have a kappa of
-            .1 at the most. None where that is not known, and ``no_p`` says why.
+            .1 at the most. Where S is not measured, of as many lines in common by chance. None
+            where that is not known, and ``no_p`` says why.
         no_p: why the verdict has no P; None where it has one.
         relation: what lines show that the model is to its bases, in one word; None where nothing
             was measured.
@@ -350,6 +352,10 @@ class FingerprintLineage(Printed):
         lines: the evidence of ``declared_base``.
         likely_base: a model whose lines it has, unless a declared base is confirmed; None for none.
         likely_by_lines: the evidence of that.
+        log10_p: the decimal logarithm of the P of the verdict: of as many lines in common with the
+            declared base, or without its fingerprint with the likely base, by chance. None where
+            nothing was compared, and ``no_p`` says so.
+        no_p: why the verdict has no P; None where it has one.
         compared: how many models were asked for a likely base or another source; 0 where that was
             not needed.
         truncated: whether more of them may be kin than were looked at.
@@ -366,6 +372,8 @@ class FingerprintLineage(Printed):
     lines: LineEvidence | None = None
     likely_base: str | None = None
     likely_by_lines: LikelyBase | None = None
+    log10_p: float | None = None
+    no_p: str | None = None
     chain: tuple[LineageLink, ...] = ()
     cycle: bool = False
     compared: int = 0

@@ -115,7 +115,11 @@ def test_each_verdict_has_a_p_or_says_why_not(http: httpx.Client) -> None:
     assert f"P 10^{round(child['log10_p'])}" in child["summary"]
     assert ("mismatch", "chance", 0.0) == (wrong["verdict"], wrong["reason"], wrong["log10_p"])
     declare(space, "wrong", "nobody")
-    assert lineage(space, "wrong")["no_p"].startswith("nothing was measured")
+    unknown = lineage(space, "wrong")
+    assert unknown["no_p"].startswith("nothing was measured")
+    assert (None, unknown["no_p"]) == tuple(
+        unknown["declared_bases"][0][field] for field in ("log10_p", "no_p")
+    )
     findings = ok(space.http.get(space.path("lineages")))["items"]
     assert all((each["log10_p"] is None) != (each["no_p"] is None) for each in findings)
     for given, why in (
@@ -131,4 +135,6 @@ def test_each_verdict_has_a_p_or_says_why_not(http: httpx.Client) -> None:
     other.put_signature("sent", base.signature(256, 1, "affine32"))
     space.put_signature("sent", base.signature(256, 1, "affine32"))
     declare(space, "child", "sent")
-    assert "signature" in lineage(space, "child")["no_p"]
+    sent = lineage(space, "child")
+    assert "signature" in sent["no_p"]
+    assert sent["no_p"] == sent["declared_bases"][0]["no_p"]

@@ -15,6 +15,7 @@ import pytest
 
 import modelkin
 from modelkin import wire
+from modelkin.core.fingerprints.chance import power_of_ten
 from tests.sdk.cli.conftest import Run
 from tests.sdk.core.fingerprints.planted import DERIVED, fingerprint, model
 from tests.support.http_space import random_support, related
@@ -100,6 +101,10 @@ def test_lineage_of_a_fingerprint_needs_no_space(
     assert "chain          lines/made < lines/base (1.000)" in lines
     told = json.loads(ask_here("lineage", "lines/made", "--json"))
     assert 1.0 == told["lines"]["share_of_lines"]
+    assert f"P              {power_of_ten(told['log10_p'])}" in lines
+    assert "P              none: nothing was measured that a P could be of" in ask_here(
+        "lineage", "lines/wrong", "--fingerprint"
+    )
 
     def code(name: str) -> int:
         return run_here("lineage", name, "--exit-code", "--url", server.url).returncode

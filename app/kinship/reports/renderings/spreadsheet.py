@@ -58,6 +58,7 @@ def _of_contradicted(wrong: ContradictedBase) -> Iterator[Row]:
         "other": wrong.declared_base,
         "declared": True,
         "space": wrong.space,
+        "log10_p": wrong.log10_p,
         "sentence": wrong.summary,
     }
 

@@ -209,12 +209,20 @@ def _lineage_summary(found: Lineage) -> dict[str, str]:
 
 
 def _relation_rows(found: Lineage | FingerprintLineage) -> dict[str, str]:
-    """What the model is said to be of its bases, and beside it what lines show."""
+    """What the model is said to be of its bases, what lines show, and the P of the verdict."""
     rows = {"relation": found.base_relation, "measured": found.relation}
     if found.lines is not None:
         share, p = share_text(found.lines.share_of_lines), power_of_ten(found.lines.log10_p)
         rows["lines"] = f"{share} of the declared base, P {p}"
+    rows["P"] = _chance_text(found)
     return {name: value for name, value in rows.items() if value is not None}
+
+
+def _chance_text(found: Lineage | FingerprintLineage) -> str | None:
+    """P, or why there is none; an older service says neither."""
+    if found.log10_p is not None:
+        return power_of_ten(found.log10_p)
+    return None if found.no_p is None else f"none: {found.no_p}"
 
 
 def _base_text(base: DeclaredBase) -> str:

@@ -85,6 +85,7 @@ class ContradictedBase:
         space: the space in which it was measured; None where fingerprints were compared.
         reason: what decided, as in a lineage.
         likely_base: the model that stands out in its place; None without one.
+        log10_p, no_p: of the verdict on the declared base, as in :class:`modelkin.DeclaredBase`.
         summary: why, in a sentence or two.
     """
 
@@ -93,6 +94,8 @@ class ContradictedBase:
     space: str | None = None
     reason: str | None = None
     likely_base: str | None = None
+    log10_p: float | None = None
+    no_p: str | None = None
     summary: str
 
 

@@ -125,6 +125,26 @@ def test_an_unknown_base_is_said_to_be_so(stored: Fingerprints) -> None:
     assert "'base' has no fingerprint here" in found["summary"]
 
 
+def test_each_verdict_has_a_p_or_says_why_not(stored: Fingerprints) -> None:
+    """Of the declared base, else of the likely one; and so has each base that is declared."""
+    stored.put("true", planted("base"), published_at=OLD)
+    stored.put("claimed", planted("stranger"), published_at=OLD)
+    for name, bases in (("kept", ("true", "gone")), ("wrong", ("claimed",)), ("silent", ())):
+        stored.put(name, planted("tuned"), base_models=bases, published_at=NEW)
+    stored.put("lost", planted("experts"), base_models=("gone",), published_at=OLD)
+    wrong, silent = stored.lineage("wrong"), stored.lineage("silent")
+    assert wrong["log10_p"] == wrong["lines"]["log10_p"] > -3
+    assert silent["log10_p"] == silent["likely_by_lines"]["log10_p"] < -100
+    told, unknown = stored.lineage("kept")["declared_bases"]
+    assert told["log10_p"] == told["lines"]["log10_p"] < -100
+    assert "nothing was measured that a P could be of" == unknown["no_p"]
+    stored.delete("true")
+    for name in ("claimed", "lost", "wrong", "kept"):
+        found = stored.lineage(name)
+        for each in (found, *found["declared_bases"]):
+            assert (each["log10_p"] is None) != (each["no_p"] is None)
+
+
 @pytest.mark.slow
 def test_a_deleted_source_leaves_its_lineages(stored: Fingerprints) -> None:
     """Fingerprints outlive the source that they came by."""

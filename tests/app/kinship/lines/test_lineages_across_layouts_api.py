@@ -21,11 +21,15 @@ class Family:
 
     Args:
         stored: the fingerprints of the same tenant.
+        fields: of the space.
     """
 
-    def __init__(self, stored: Fingerprints) -> None:
-        self._http = stored.app.http
-        self.name = stored.app.create_space(next(_names), M)
+    def __init__(self, stored: Fingerprints, **fields: Any) -> None:
+        self._http, self.name = stored.app.http, next(_names)
+        made = self._http.post(
+            "/v1/spaces", json={"name": self.name, "num_parameters": M, **fields}
+        )
+        assert 201 == made.status_code, made.text
         rng = np.random.default_rng(1)
         base = random_support(rng, M, K)
         self.supports: dict[str, Support] = {"base": base, "model": related(rng, base, 0.8)}
@@ -128,7 +132,7 @@ def test_where_lines_and_s_disagree_the_answer_says_why(
     assert "background" == found["reason"]
     assert "consistent" == found["lines"]["verdict"]
     assert "Lines say otherwise: 88% of the model's lines" in found["summary"]
-    assert "rows, columns or units were put in another order" in found["summary"]
+    assert "may find nothing where rows, columns or units were put" in found["summary"]
 
 
 def test_lines_may_contradict_what_s_confirms(stored: Fingerprints, space: Family) -> None:
@@ -168,6 +172,21 @@ def test_a_likely_base_is_looked_for_among_fingerprints(
     assert ("elsewhere", 1.0) == (finding["likely_base"], finding["share_of_lines"])
     stored.put("model", planted("transposed"))
     assert "base" == space.lineage("model")["likely_base"]  # S stands first in its own space
+
+
+def test_p_is_of_the_declared_base_where_s_is_measured(stored: Fingerprints) -> None:
+    """Without one it is of the likely base, which lines may have found."""
+    layout = [{"name": "body", "shape": [M]}]
+    space = Family(stored, layout=layout, importance={"kind": "weight"})
+    stored.put("other-2", planted("transposed"))
+    stored.put("elsewhere", planted("base"))
+    found = space.lineage("other-2")
+    assert found["log10_p"] == found["likely_by_lines"]["log10_p"] < -100
+    space.declare("other-2", "other-1")
+    found = space.lineage("other-2")
+    assert ("mismatch", "chance", "elsewhere", 0.0, None) == tuple(
+        found[field] for field in ("verdict", "reason", "likely_base", "log10_p", "no_p")
+    )
 
 
 @pytest.mark.slow

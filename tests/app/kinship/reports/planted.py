@@ -116,6 +116,7 @@ def evidence(**changed: Any) -> Evidence:
                 model="org/wrong",
                 declared_base="lab/other",
                 reason="lines",
+                log10_p=-0.1,
                 summary="The declared base 'lab/other' has no line of 4,096 in common with it.",
             )
         ],

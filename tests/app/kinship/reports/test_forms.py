@@ -134,6 +134,8 @@ def test_a_table_has_a_row_for_each_finding(report: Report) -> None:
         *("license_missing", "saving", "new_model", "changed_model"),
     } == {row["finding"] for row in rows}
     assert list(COLUMNS) == list(rows[0])
+    [wrong] = [row for row in rows if row["finding"] == "contradicted_base"]
+    assert ("org/wrong", "lab/other", "-0.1") == (wrong["model"], wrong["other"], wrong["log10_p"])
     [silent] = [r for r in rows if (r["finding"], r["model"]) == ("undeclared_base", "org/silent")]
     assert ("meta/base", "0.93", "-2610.0", "no") == (
         *(silent["other"], silent["share"], silent["log10_p"], silent["declared"]),

@@ -57,6 +57,7 @@ def test_a_declared_base_that_lines_speak_against_is_contradicted(made: dict[str
         wrong[name] for name in ("model", "declared_base", "reason", "space")
     )
     assert "meta/base" == wrong["likely_base"]
+    assert (True, None) == (wrong["log10_p"] > -3, wrong["no_p"])
     assert "1 of 2 declared bases that could be judged is contradicted" in made["headlines"][0]
 
 
