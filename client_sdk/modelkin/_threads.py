@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from types import TracebackType
-from typing import Final, Generic, NamedTuple, Self, TypeVar
+from contextlib import contextmanager
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from modelkin.errors import InvalidParameter
 
-__all__ = ["Beside", "Counting", "Job", "check_threads", "processors", "run_jobs"]
+__all__ = ["Counting", "Job", "beside", "check_threads", "processors", "run_jobs"]
 
 T = TypeVar("T")
 
 Counting = Callable[[int, int], None]
 """A function of the values read so far, and of all."""
+RunTask = Callable[[object, Callable[[], None]], None]
+"""A function of a tensor, and of a task that reads it."""
 
 _COUNTED_EVERY: Final = 0.1
 """Seconds between two calls of the caller's function."""
@@ -52,47 +54,35 @@ def run_jobs(jobs: Sequence[Job[T]], threads: int, count: Counting | None = None
     return _Reading(jobs, count).run(threads)
 
 
-class Beside:
-    """Threads that run tasks of tensors, in a ``with`` block that ends when all have run.
+@contextmanager
+def beside(threads: int) -> Iterator[RunTask]:
+    """Threads that run tasks of tensors; the block ends when all have run.
 
     No more tasks wait than there are threads: the pass is a few tensors ahead at most, so that
     their bytes are still at hand.
 
     Args:
         threads: 1 or more.
+
+    Yields:
+        What has a thread run a task, after all earlier ones of the same tensor. It raises what an
+        earlier task has raised; so does the end of the block.
     """
+    running = deque[tuple[object, Future[None]]]()
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self._pool = ThreadPoolExecutor(threads, "lines")
-        self._running: deque[tuple[object, Future[None]]] = deque()
+    def run(tensor: object, task: Callable[[], None]) -> None:
+        while len(running) >= threads or any(each is tensor for each, _ in running):
+            running.popleft()[1].result()
+        running.append((tensor, pool.submit(task)))
 
-    def run(self, tensor: object, task: Callable[[], None]) -> None:
-        """Have a thread run a task, after all earlier ones of the same tensor.
-
-        Raises:
-            Exception: what an earlier task has raised.
-        """
-        while len(self._running) >= self._threads or any(
-            each is tensor for each, _ in self._running
-        ):
-            self._running.popleft()[1].result()
-        self._running.append((tensor, self._pool.submit(task)))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    with ThreadPoolExecutor(threads, "lines") as pool:
         try:
-            while exc is None and self._running:
-                self._running.popleft()[1].result()
-        finally:
-            self._pool.shutdown(cancel_futures=True)
+            yield run
+            while running:
+                running.popleft()[1].result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def check_threads(threads: int | None) -> None:

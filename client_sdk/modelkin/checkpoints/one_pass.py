@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin._threads import Beside, Counting
+from modelkin._threads import Counting, beside
 from modelkin.checkpoints.importance import magnitudes
 from modelkin.checkpoints.lines import PassLines
 from modelkin.checkpoints.rounding import RoundingSamples
@@ -234,12 +234,12 @@ class OnePass:
                     count(read, total)
 
         if threads > 1:
-            with Beside(threads) as beside:
+            with beside(threads) as run:
                 for step in steps[self._done :]:
                     if step.twice is None:
                         self._run(step, took)
                     else:
-                        beside.run(step.tensor, partial(step.run, took))
+                        run(step.tensor, partial(step.run, took))
             self._done = len(steps)
             return
         held, before = _held(steps), None

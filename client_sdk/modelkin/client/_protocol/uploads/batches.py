@@ -150,7 +150,7 @@ def uploading(
     """
     with ExitStack() as stack:
         if journal is not None:
-            stack.enter_context(journal)
+            stack.callback(journal.close)
         yield Upload(
             put,
             batch_size=batch_size,
