@@ -262,8 +262,6 @@ class SupportSelector:
     ) -> tuple[_Part, Support]:
         """The support of the difference from a base, and the sister space that it is for."""
         assert made.base.revision is not None
-        if reading.base_error is not None:
-            raise reading.base_error
         importance = _difference_importance(reading.base_digest, made.base.revision)
         with self._database.reading() as session:
             sister = self._resolver.find_sister(session, made.source.tenant, main, importance)

@@ -254,6 +254,11 @@ class OnePass:
                 after_file(self.finished)
 
     @property
+    def has_ended(self) -> bool:
+        """Whether all that was asked has its answer."""
+        return self._done == len(self._steps)
+
+    @property
     def finished(self) -> frozenset[Path]:
         """The files that have been read and are read no more."""
         last = {path: at for at, step in enumerate(self._plan()) for path in step.paths}

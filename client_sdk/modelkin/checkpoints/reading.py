@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TypeVar
 
 from modelkin._threads import Counting, check_threads, processors
 from modelkin.checkpoints.files import Checkpoint
@@ -25,20 +25,21 @@ from modelkin.core.matching.correspondence import correspond
 from modelkin.core.selection.largest import LargestEntries
 from modelkin.core.support import Support
 from modelkin.core.weights import Weights, WeightsDigest
-from modelkin.errors import InvalidCheckpoint, ModelkinError
+from modelkin.errors import InvalidCheckpoint, InvalidParameter, ModelkinError
 
 __all__ = ["Reading", "weights_of"]
 
 Sized = Callable[[float], int]
 """The K of a checkpoint that has a share of a layout's parameters."""
-_UNASKED: Final = "nothing was asked of it before"
+T = TypeVar("T")
 
 
 class Reading:
     """What is asked of a checkpoint and its base, and the answers.
 
     Ask first, then :meth:`read` once. A support has its largest entries in memory until then, 12
-    bytes for each of its K, or 18 where M is above 2^32.
+    bytes for each of its K, or 18 where M is above 2^32. An answer that was not asked for, or that
+    nothing has been read for, is refused as an InvalidParameter.
 
     Args:
         checkpoint: the checkpoint of a model, as it was opened, and no adapter.
@@ -109,13 +110,16 @@ class Reading:
     @property
     def weights(self) -> Weights:
         """The digests of all weights of the model."""
-        return describe_weights(self._checkpoint, self._own)
+        return describe_weights(self._checkpoint, self._answered(self._own))
 
     @property
     def base_digest(self) -> str:
-        """The digest of the base, of the tensors that the layout has."""
-        assert self._of_base is not None, _UNASKED
-        return self._of_base.result()
+        """The digest of the base, of the tensors that the layout has.
+
+        Raises:
+            ModelkinError: :attr:`base_error`.
+        """
+        return self._answered(self._of_base, of_base=True).result()
 
     @property
     def base_error(self) -> ModelkinError | None:
@@ -134,17 +138,17 @@ class Reading:
         Raises:
             InvalidImportance: all weights are zero.
         """
-        assert self._weights is not None, _UNASKED
-        return self._finished(self._weights, sized, "weight", self._model)
+        return self._finished(self._answered(self._weights), sized, "weight", self._model)
 
     def difference_support(self, sized: Sized | None = None) -> Support | None:
         """The support of the differences, as :meth:`weights_support` says it of weights.
 
         Raises:
             InvalidImportance: all differences are zero.
+            ModelkinError: :attr:`base_error`.
         """
-        assert self._differences is not None, _UNASKED
-        return self._finished(self._differences, sized, "delta", self._common)
+        entries = self._answered(self._differences, of_base=True)
+        return self._finished(entries, sized, "delta", self._common)
 
     def fingerprint(self) -> Fingerprint:
         """The fingerprint.
@@ -152,8 +156,7 @@ class Reading:
         Raises:
             InvalidImportance: a value of a matrix is NaN or infinite.
         """
-        assert self._lines is not None, _UNASKED
-        return self._lines.fingerprint()
+        return self._answered(self._lines).fingerprint()
 
     @property
     def rounding_note(self) -> str | None:
@@ -161,6 +164,14 @@ class Reading:
         if self._base is None:
             return None
         return self.one_pass.rounding.note(self._checkpoint, self._base)
+
+    def _answered(self, asked: T | None, *, of_base: bool = False) -> T:
+        """What was asked for, if it has its answer."""
+        if asked is None or not self.one_pass.has_ended:
+            raise InvalidParameter("ask for it first, and read: nothing has been read for it")
+        if of_base and self.base_error is not None:
+            raise self.base_error
+        return asked
 
     def _finished(
         self, entries: LargestEntries, sized: Sized | None, kind: str, model: Checkpoint

@@ -43,40 +43,20 @@ class PushedFile:
     def __init__(
         self, plan: Plan, space: SpaceInfo | None, *, lines: bool, exclude: Sequence[str] = ()
     ) -> None:
-        self._plan = plan
         self._reading: Reading | None = None
-        self._selected = False
+        self._selecting: Reading | None = None  # the same, where it has the support, too
         if not isinstance(plan.checkpoint, Adapter):
-            self._read(_most(plan, space), lines, exclude)
-        base, digest = plan.base, None
-        if self._reading is not None and self._selected and base is not None:
-            if self._reading.base_error is not None:
-                raise self._reading.base_error
-            digest = self._reading.base_digest
-        elif base is not None:
-            digest = digest_of_base(base, plan.checkpoint, plan.layout)
-        if digest is not None:
-            self._plan = plan.against(digest, space)
-
-    def _read(self, most: int | None, lines: bool, exclude: Sequence[str]) -> None:
-        checkpoint, base = self._plan.checkpoint, self._plan.base
-        self._reading = reading = Reading(checkpoint, self._plan.layout)
-        if most is not None and base is None:
-            reading.ask_weights(lambda _: most)
-        elif most is not None and base is not None:
-            check_base(checkpoint, base)
-            reading.ask_differences(base, lambda _: most)
-        self._selected = most is not None
-        if lines:
-            reading.ask_lines(
-                [
-                    tensor
-                    for tensor in checkpoint.stored
-                    if not any(fnmatchcase(tensor.name, pattern) for pattern in exclude)
-                ]
+            most = _most(plan, space)
+            self._reading = _read(plan, most, lines, exclude)
+            self._selecting = None if most is None else self._reading
+        if plan.base is not None:
+            plan = plan.against(
+                digest_of_base(plan.base, plan.checkpoint, plan.layout)
+                if self._selecting is None
+                else self._selecting.base_digest,
+                space,
             )
-        with ShareLine(f"reading {one_line(checkpoint.name)}") as line:
-            reading.read(lambda done, total: line.draw(done / max(total, 1)))
+        self._plan = plan
 
     def support(self, k: int | None = None) -> Support:
         """The support of the planned size, or of ``k`` indices of the whole space.
@@ -84,8 +64,8 @@ class PushedFile:
         Raises:
             InvalidImportance: all of its importance is zero.
         """
-        plan, reading = self._plan, self._reading
-        if reading is None or not self._selected:
+        plan, reading = self._plan, self._selecting
+        if reading is None:
             return plan.support(k)
         wanted = plan.rule.k if k is None else plan.share_of(k)
         made = reading.weights_support if plan.base is None else reading.difference_support
@@ -125,11 +105,33 @@ class PushedFile:
     @property
     def notes(self) -> tuple[str, ...]:
         """The checkpoint's own notes, and one if differences are mostly rounding."""
-        if self._reading is None or not self._selected or self._plan.base is None:
+        if self._selecting is None or self._plan.base is None:
             return self._plan.notes
-        rounding = self._reading.rounding_note
+        rounding = self._selecting.rounding_note
         mine = self._plan.checkpoint.notes
         return mine if rounding is None else (*mine, rounding)
+
+
+def _read(plan: Plan, most: int | None, lines: bool, exclude: Sequence[str]) -> Reading:
+    """Read a checkpoint, and its base for a support of at most so many indices."""
+    checkpoint, base = plan.checkpoint, plan.base
+    reading = Reading(checkpoint, plan.layout)
+    if most is not None and base is None:
+        reading.ask_weights(lambda _: most)
+    elif most is not None and base is not None:
+        check_base(checkpoint, base)
+        reading.ask_differences(base, lambda _: most)
+    if lines:
+        reading.ask_lines(
+            [
+                tensor
+                for tensor in checkpoint.stored
+                if not any(fnmatchcase(tensor.name, pattern) for pattern in exclude)
+            ]
+        )
+    with ShareLine(f"reading {one_line(checkpoint.name)}") as line:
+        reading.read(lambda done, total: line.draw(done / max(total, 1)))
+    return reading
 
 
 def _most(plan: Plan, space: SpaceInfo | None) -> int | None:

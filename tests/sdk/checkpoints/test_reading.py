@@ -18,7 +18,7 @@ from modelkin.checkpoints import (
     weights_of,
 )
 from modelkin.core.selection.rule import SelectionRule
-from modelkin.errors import InvalidCheckpoint
+from modelkin.errors import InvalidCheckpoint, InvalidParameter
 from tests.support.models.checkpoints import random_tensors, safetensors, sharded
 from tests.support.models.counted_files import CountedFiles
 from tests.support.models.gguf_files import as_llama_cpp, llama, write_gguf
@@ -111,6 +111,40 @@ def test_a_base_is_read_beside_its_model(tmp_path: Path) -> None:
     assert (expected, expected.origin) == (found, found and found.origin)
     assert (weights_digest(before), None) == (reading.base_digest, reading.base_error)
     assert None is reading.difference_support(lambda _: K + 1)
+
+
+def test_there_is_no_answer_to_what_was_not_asked_or_read(tmp_path: Path) -> None:
+    """It is refused, and never that of nothing."""
+    reading = Reading(open_checkpoint(one_file(tmp_path)))
+    reading.ask_lines()
+    unread = (lambda: reading.weights, reading.fingerprint)
+    for answer in unread:
+        with pytest.raises(InvalidParameter, match="nothing has been read for it"):
+            answer()
+    reading.read()
+    assert reading.weights
+    unasked = (reading.weights_support, reading.difference_support, lambda: reading.base_digest)
+    for question in unasked:
+        with pytest.raises(InvalidParameter, match="nothing has been read for it"):
+            question()
+
+
+def test_a_base_that_cannot_be_read_has_its_error_as_answer(tmp_path: Path) -> None:
+    """For its digest and the differences; the weights beside it have theirs."""
+    paths = [tmp_path / name for name in ("m.safetensors", "base.safetensors")]
+    for seed, path in enumerate(paths):
+        path.write_bytes(safetensors(random_tensors(seed, SHAPES)))
+    model, base = map(open_checkpoint, paths)
+    reading = Reading(model)
+    reading.ask_weights(lambda _: K)
+    reading.ask_differences(base, lambda _: K)
+    with paths[1].open("r+b") as file:
+        file.truncate(paths[1].stat().st_size - 8)
+    reading.read()
+    assert select_from_checkpoint(model, rule=SelectionRule(K, None)) == reading.weights_support()
+    for answer in (lambda: reading.base_digest, reading.difference_support):
+        with pytest.raises(InvalidCheckpoint, match="truncated"):
+            answer()
 
 
 def test_an_error_of_a_thread_is_that_of_the_reading(
