@@ -35,14 +35,13 @@ from app.hubs.clients.protocol import (
     HubRevision,
     Received,
     Sink,
-    relation_of,
 )
 from app.hubs.clients.references import huggingface_reference
 from app.hubs.filters import Filters
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin._validation import MAX_BASE_MODELS, quote_model
 from modelkin.core.foreign_json import NULL, Raw
-from modelkin.core.kinship.lineage import BaseRelation
+from modelkin.core.kinship.lineage import BaseRelation, relation_of
 from modelkin.errors import InvalidName, ModelkinError
 
 __all__ = ["HuggingFace", "refusal"]
@@ -82,6 +81,7 @@ class _Card(Struct):
     base_model: Raw = NULL
     base_model_relation: Raw = NULL
     license: Raw = NULL
+    license_name: Raw = NULL
 
 
 class _Sibling(Struct):
@@ -278,10 +278,11 @@ def _bases(found: _Model) -> tuple[tuple[str, ...], BaseRelation | None]:
 
 
 def _license(found: _Model) -> str | None:
-    """The licence of the card, else of the Hub's tags."""
+    """The licence of the card, by its own name where that is "other"; else of the Hub's tags."""
     card = part_of(found.cardData, _Card) or _Card()
     tagged = (tag.removeprefix(_LICENSE) for tag in _tags(found) if tag.startswith(_LICENSE))
-    return text_of(card.license, 200) or next((text[:200] for text in tagged if text), None)
+    said = text_of(card.license_name, 200) or text_of(card.license, 200)
+    return said or next((text[:200] for text in tagged if text), None)
 
 
 def _attributes(found: _Model) -> dict[str, Any]:

@@ -46,10 +46,11 @@ from app.hubs.clients.mlflow_answers import (
     tags_of,
     to_model,
 )
-from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received, Sink, relation_of
+from app.hubs.clients.protocol import HubFile, HubModel, HubRevision, Received, Sink
 from app.hubs.clients.references import mlflow_reference
 from app.infra.errors import HubForbidden, HubNotFound, HubProtocolError
 from modelkin.core.foreign_json import Raw
+from modelkin.core.kinship.lineage import relation_of
 from modelkin.errors import ModelkinError
 
 __all__ = ["MLflow", "authorization", "refusal"]

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from modelkin.core.kinship.lineage import BASE_RELATIONS, BaseRelation
+from modelkin.core.kinship.lineage import BaseRelation
 
 __all__ = [
     "Hub",
@@ -24,7 +24,6 @@ __all__ = [
     "RangesIgnored",
     "Received",
     "Sink",
-    "relation_of",
     "tags_digest",
 ]
 
@@ -143,12 +142,6 @@ class HubRevision:
     def model_name(self) -> str:
         """The name of the model here: that of the hub, and of the component below it."""
         return self.name if self.component is None else f"{self.name}/{self.component}"
-
-
-def relation_of(text: str | None) -> BaseRelation | None:
-    """The relation to a base that a publisher states; None for any other word."""
-    said = (text or "").strip().lower()
-    return next((known for known in BASE_RELATIONS if known == said), None)
 
 
 class Hub(Protocol):

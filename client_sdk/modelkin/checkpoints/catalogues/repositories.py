@@ -15,7 +15,7 @@ from modelkin._validation import MAX_BASE_MODELS, check_model_name
 from modelkin.checkpoints.indexes import read_index, read_pipeline
 from modelkin.checkpoints.repository import Choice, choose, components
 from modelkin.core.catalogues.base import Base
-from modelkin.core.kinship.lineage import BASE_RELATIONS
+from modelkin.core.kinship.lineage import relation_of
 from modelkin.core.quoting import quote
 from modelkin.errors import ConnectionFailed, InvalidCheckpoint, InvalidName, MissingExtra
 
@@ -77,7 +77,6 @@ class Hub:
         if strange is not None:
             raise InvalidCheckpoint(f"{quote(name)} has a file {quote(strange)}")
         card = info.card_data
-        relation = getattr(card, "base_model_relation", None)
         base = Base(
             info.id,
             url=f"{self.url}/{info.id}",
@@ -86,7 +85,7 @@ class Hub:
             or _text(getattr(card, "license", None)),
             published_at=info.created_at or info.last_modified,
             base_models=_bases(getattr(card, "base_model", None)),
-            base_relation=next((each for each in BASE_RELATIONS if each == relation), None),
+            base_relation=relation_of(_text(getattr(card, "base_model_relation", None))),
         )
         return base, files
 

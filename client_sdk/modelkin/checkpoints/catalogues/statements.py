@@ -20,7 +20,7 @@ from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.gguf import GGUF_SUFFIX
 from modelkin.checkpoints.gguf.header import read_gguf_header
 from modelkin.checkpoints.header import read_metadata
-from modelkin.core.kinship.lineage import BASE_RELATIONS, BaseRelation
+from modelkin.core.kinship.lineage import BaseRelation, relation_of
 from modelkin.errors import InvalidCheckpoint, InvalidName
 
 __all__ = ["Statements", "bytes_of", "moment_of", "statements_of"]
@@ -58,12 +58,13 @@ def statements_of(checkpoint: Checkpoint) -> Statements:
     card, held = _card_of(first.parent), dict[str, Sequence[str]]()
     with suppress(InvalidCheckpoint, OSError):
         held = _of_gguf(first) if first.suffix == GGUF_SUFFIX else _of_safetensors(first)
-    relation = _text(card.get("base_model_relation"))
+    # A card of the licence "other" names it, as the catalogue reads it of a repository.
+    licenses = (card.get("license_name"), card.get("license"), held.get("license"))
     return Statements(
-        license=_text(card.get("license")) or _text(held.get("license")),
+        license=next(filter(None, map(_text, licenses)), None),
         published_at=moment_of(_text(held.get("date")) or ""),
         base_models=_names(card.get("base_model") or held.get("base_model") or ()),
-        base_relation=next((each for each in BASE_RELATIONS if each == relation), None),
+        base_relation=relation_of(_text(card.get("base_model_relation"))),
     )
 
 

@@ -38,6 +38,7 @@ __all__ = [
     "is_between",
     "judge",
     "lineage_verdict",
+    "relation_of",
     "stands_out",
     "weight_of",
 ]
@@ -293,3 +294,9 @@ def _above(one: Estimate, other: Estimate, tolerance: float = SIMILARITY_TOLERAN
     if gap > max(tolerance, noise):
         return True
     return None if gap > tolerance else False
+
+
+def relation_of(text: str | None) -> BaseRelation | None:
+    """The relation to a base that a publisher states; None for any other word."""
+    said = (text or "").strip().lower()
+    return next((known for known in BASE_RELATIONS if known == said), None)

@@ -62,7 +62,8 @@ def test_one_download_serves_fingerprint_and_supports(
     """
     child = tuned(BASE, 2)
     hub.push("org/base", files(BASE))
-    card = {"base_model": "org/base", "base_model_relation": "finetune", "license": "mit"}
+    card = {"base_model": "org/base", "base_model_relation": "finetune", "license": "other"}
+    card["license_name"] = "acme-community"
     hub.push("org/a", files(child), card=card, created="2025-03-04T05:06:07.000Z")
     with open_app(tmp_path, backend) as app:
         source = app.hubs.follow(hub.url)
@@ -77,7 +78,7 @@ def test_one_download_serves_fingerprint_and_supports(
         facts = Facts(
             ("org/base",),
             "finetune",
-            "mit",
+            "acme-community",
             datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC),
             len(files(child)[FILE]),
         )

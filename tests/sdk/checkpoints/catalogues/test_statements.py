@@ -44,6 +44,12 @@ def test_a_card_is_read(tmp_path: Path) -> None:
     assert expected == statements_of(open_checkpoint(tmp_path / "model.safetensors"))
 
 
+def test_a_licence_and_a_relation_are_read_as_a_hub_reads_them(tmp_path: Path) -> None:
+    """One that is "other" has a name; a relation counts however it is capitalised."""
+    card = "---\nlicense: other\nlicense_name: llama3.1\nbase_model_relation: Merge\n---\n"
+    assert Statements("llama3.1", None, (), "merge") == said(tmp_path, card)
+
+
 def test_a_file_says_what_its_card_does_not(tmp_path: Path) -> None:
     """Metadata under its own names or those of ModelSpec, with the date; the card counts first."""
     metadata = {
