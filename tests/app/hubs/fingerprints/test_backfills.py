@@ -133,6 +133,28 @@ def test_few_wait_at_a_time(hub: Hub, app: AppHarness, monkeypatch: pytest.Monke
     assert list(ORDER) == asked(app)
 
 
+def test_a_source_of_which_nothing_waits_is_left_alone(hub: Hub, app: AppHarness) -> None:
+    """For an hour: what waits by then is asked for; while jobs run, a tick looks again."""
+    followed(hub, app, backfill_per_hour=None)
+    now = [datetime.now(UTC)]
+    backfill = backfill_of(app, now)
+
+    def is_due(later: timedelta) -> bool:
+        now[0] += later
+        with app.database.reading() as session:
+            return backfill.any_due(session)
+
+    assert 5 == backfill.due()
+    assert is_due(timedelta())
+    assert 0 == backfill.due()  # five run
+    assert [False, True] == [is_due(timedelta(seconds=s)) for s in (9, 1)]
+    app.worker.run_all()
+    assert 0 == backfill.due()
+    app.http.delete("/v1/fingerprints/org/a")
+    assert [False, True] == [is_due(timedelta(minutes=m)) for m in (59, 1)]
+    assert 1 == backfill.due()
+
+
 def test_dates_come_with_a_poll(hub: Hub, app: AppHarness) -> None:
     """Of models that were synced by a version that did not keep them."""
     followed(hub, app, backfill_per_hour=None, filters={"owners": ["org"]})
