@@ -13,6 +13,9 @@ from typing import Final
 import torch
 
 from studies.cells import FOLDER, Figures
+from studies.lines.cells.rotations import rotation_figures
+from studies.lines.cells.savings import savings_figures
+from studies.lines.cells.wide import wide_figures
 from studies.lines.comparing import fingerprints_of, found, meeting, of_strangers
 from studies.lines.derivatives import Derivative
 from studies.lines.gates import gates_of_lines
@@ -29,6 +32,7 @@ from studies.lines.results import (
     MERGES,
     ONE_SEED,
     ROTATIONS,
+    SAVINGS,
     STRANGERS,
     WIDE,
     WORDS,
@@ -36,10 +40,8 @@ from studies.lines.results import (
     is_held,
     keep,
 )
-from studies.lines.rotations import rotation_figures
 from studies.lines.trained import Trained
 from studies.lines.upcycled import upcycled
-from studies.lines.wide import wide_figures
 from studies.lines.words.answers import word_figures
 from studies.lines.zoo import CACHE, Zoo
 
@@ -130,6 +132,7 @@ _MAKERS: Final[dict[str, Callable[[Zoo], Figures]]] = {
     STRANGERS: _strangers,
     WIDE: lambda _: wide_figures(),
     ROTATIONS: rotation_figures,
+    SAVINGS: savings_figures,
     WORDS: lambda zoo: word_figures(zoo, _derivatives),
 }
 NAMES: Final = tuple(_MAKERS)

@@ -16,7 +16,16 @@ from modelkin.core.fingerprints.fingerprint import Fingerprint, FingerprintMaker
 from studies.lines.derivatives import Derivative
 from studies.lines.zoo import Tensors
 
-__all__ = ["SCALES", "Made", "fingerprints_of", "found", "log10_p", "meeting", "of_strangers"]
+__all__ = [
+    "SCALES",
+    "Made",
+    "fingerprints_of",
+    "found",
+    "log10_p",
+    "meeting",
+    "of_strangers",
+    "share_of_lines",
+]
 
 SCALES: Final = (1, 8, 32)
 _BASE: Final = "base"

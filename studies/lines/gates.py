@@ -8,8 +8,8 @@ from typing import Final
 
 from studies.cells import Figures
 from studies.gates import Gate
-from studies.lines.results import HUB, MERGES, ONE_SEED, ROTATIONS, STRANGERS, WIDE, WORDS
-from studies.lines.wide import DRIFTS
+from studies.lines.cells.wide import DRIFTS
+from studies.lines.results import HUB, MERGES, ONE_SEED, ROTATIONS, SAVINGS, STRANGERS, WIDE, WORDS
 from studies.lines.words.section import ALL
 
 __all__ = ["EXPECTED", "LLAMA", "derivatives", "gates_of_lines"]
@@ -70,7 +70,7 @@ def derivatives(cells: Mapping[str, Figures]) -> Iterator[tuple[str, str, dict[s
 def gates_of_lines(cells: Mapping[str, Figures]) -> list[Gate]:
     """All gates of the cells that there are."""
     judged = {"": _placed, LLAMA: _llama, HUB: _hub, MERGES: _merges, STRANGERS: _strangers}
-    judged |= {WIDE: _wide, ROTATIONS: _rotations, WORDS: _words}
+    judged |= {WIDE: _wide, ROTATIONS: _rotations, WORDS: _words, SAVINGS: _savings}
     return [
         gate for name, gates in judged.items() if name in cells or not name for gate in gates(cells)
     ]
@@ -154,6 +154,11 @@ def _words(cells: Mapping[str, Figures]) -> Iterator[Gate]:
     yield _none("words for derivatives: wrong", figures["word wrong"])
     yield _none("words for derivatives: true bases contradicted", figures["base mismatch"])
     yield _none("words for derivatives: strangers confirmed", figures["stranger consistent"])
+
+
+def _savings(cells: Mapping[str, Figures]) -> Iterator[Gate]:
+    seen = min(row["bfloat16"] - row["lines"] / 2 for row in cells[SAVINGS].values())
+    yield _at_least("savings: what bfloat16 saves beyond half of the lines", seen, 0)
 
 
 def _at_least(figure: str, seen: float, least: float) -> Gate:

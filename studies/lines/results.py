@@ -14,6 +14,7 @@ __all__ = [
     "MERGES",
     "ONE_SEED",
     "ROTATIONS",
+    "SAVINGS",
     "STRANGERS",
     "STUDY",
     "WIDE",
@@ -31,6 +32,7 @@ ONE_SEED: Final = "one seed, two architectures, all keys"
 """The row of strangers whose initial values may be equal."""
 WIDE: Final = "wide lines"
 ROTATIONS: Final = "rotations"
+SAVINGS: Final = "savings"
 WORDS: Final = "words"
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from studies.cells import Figures
-from studies.lines import rotations, wide
+from studies.lines.cells import rotations, savings, wide
 from studies.lines.gates import EXPECTED, LLAMA, derivatives
 from studies.lines.networks.catalogue import ARCHITECTURES
-from studies.lines.results import HUB, MERGES, ROTATIONS, STRANGERS, WIDE, WORDS
+from studies.lines.results import HUB, MERGES, ROTATIONS, SAVINGS, STRANGERS, WIDE, WORDS
 from studies.lines.words import section as words
 from studies.sections.paragraphs import table
 
@@ -179,6 +179,7 @@ def _all(cells: Mapping[str, Figures], own: Mapping[str, Figures]) -> Iterator[s
         (WIDE, "## Wide lines", wide.section),
         (ROTATIONS, "## Rotated streams", rotations.section),
         (WORDS, "## In words of hubs", words.section),
+        (SAVINGS, "## What storing differences saves", savings.section),
     ):
         if name in cells:
             yield title

@@ -31,7 +31,7 @@ __all__ = [
 
 _PART_OF_SHARE: Final = 0.5
 """What a difference saves of the bytes of the lines found. Values of a line with an equal key are
-near to those of the base, and seldom equal: ``docs/reports.md`` has what was measured."""
+near to those of the base, and seldom equal: ``docs/evidence/lines.md`` has what was measured."""
 _MOST_BASES: Final = 5
 """Models with lines in common that the row of a model names."""
 _NO_LETTERS: Final = re.compile(r"[^a-z0-9.]+")

@@ -1,16 +1,18 @@
-"""The cells of wide lines and of rotations, small, from what they measure to gates and page."""
+"""The cells of wide lines, rotations and savings, small, from what they measure to the page."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from studies.lines.cells.rotations import compared, rotated, rotation_figures
+from studies.lines.cells.savings import saved, savings_figures
+from studies.lines.cells.wide import WEIGHTS, Weights, of_kin, of_wide_strangers
+from studies.lines.derivatives import Derivative
 from studies.lines.gates import gates_of_lines
 from studies.lines.networks.others import GRAPH
-from studies.lines.rotations import compared, rotated, rotation_figures
 from studies.lines.section import section
 from studies.lines.trained import Trained
-from studies.lines.wide import WEIGHTS, Weights, of_kin, of_wide_strangers
 from studies.lines.zoo import Zoo
 
 WIDTH = 4096
@@ -57,3 +59,29 @@ def test_a_cell_of_rotations_is_made_of_untrained_networks(
     cells = {"rotations": rotation_figures(zoo, [GRAPH], longest=0)}
     assert all(gate.met for gate in gates_of_lines(cells))
     assert "| graph network | 0.99 (2 of 2) |" in "\n".join(section(cells))
+
+
+def test_a_cell_of_savings_is_made_of_untrained_networks(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A child without training takes nothing beside its base, and a stranger as much as alone."""
+    figures = savings_figures(Zoo(tmp_path_factory.mktemp("zoo")), [GRAPH], longest=0)
+    for kind in ("bfloat16", "float32"):
+        assert figures["graph network: heavy"][kind] > 0.99
+        stranger = figures["graph network: a stranger"]
+        assert stranger[kind] < stranger[f"{kind} alone"] < 0.3
+    cells = {"savings": figures}
+    assert [True] == [gate.met for gate in gates_of_lines(cells)]
+    assert "| graph network: heavy | 1.00 | 0.50 | 1.00 (0.26)" in "\n".join(section(cells))
+
+
+def test_rows_and_columns_are_stored_beside_those_most_like_them() -> None:
+    """Of a matrix of another size, in whatever order; what the base has not is stored whole."""
+    draw = np.random.default_rng(3)
+    base = {name: draw.standard_normal((96, 80), np.float32) for name in ("rows", "columns")}
+    fewer = {"rows": base["rows"][::-2], "columns": base["columns"][:, 5:70]}
+    assert saved(Derivative("fewer", fewer), base)["float32"] > 0.98
+    both = saved(Derivative("both", {"rows": base["rows"][:60, :60]}), base)
+    new = saved(Derivative("new", {"rows": base["rows"]}, {"rows": ()}), base)
+    for found in (both, new):
+        assert found["float32"] == found["float32 alone"] < 0.3
