@@ -20,8 +20,8 @@ from app.fingerprints.finding.index import FindingIndex
 from app.fingerprints.finding.records import Found
 from app.infra.deadlines import NEVER
 from benchmarks.finding.hub import KEYS, MadeHub
-from benchmarks.harness import extra_memory
-from benchmarks.report import Findings, Row, Table
+from benchmarks.harness import Spread, extra_memory
+from benchmarks.report import Findings, Row, Table, at_most
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from tests.app.fingerprints.finding.made_hub import Hub, fingerprint, keys
 
@@ -32,6 +32,13 @@ MODELS, QUICK_MODELS = 100_000, 2_000
 _TENANT = 1
 _PARTS = (0.25, 0.10, 0.05, 0.03, 0.02)
 """Parts of a child's lines that a second parent gave."""
+_BYTES_A_MODEL = 8_000
+"""At most: 20 GB of a hub of 2,500,000."""
+_MEMORY = 500_000_000
+"""Bytes at most, while an index that was just opened is asked."""
+_POPULAR = 1.2
+"""How many times longer children of the largest family may take than any model."""
+_ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,7 @@ def measure(models: int, folder: Path, *, questions: int, largest: int | None = 
 
         building = extra_memory(build)
         built = time.perf_counter() - began
+    with closing(FindingIndex(folder)) as index:
         timed = list[tuple[str, Asked, Asked]]()
         asking = extra_memory(lambda: timed.extend(_timed(index, hub, draw, questions)))
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
@@ -101,6 +109,9 @@ def measure(models: int, folder: Path, *, questions: int, largest: int | None = 
         )
         rows = [
             _time_row(index, hub, draw, questions),
+            _popular_row(index, hub, draw, questions),
+            _bytes_row(models, size),
+            _memory_row(models, asking),
             *_kin_rows(index, hub, draw, questions),
             _second_parent_row(index, hub, draw, max(3, questions // 3)),
             _common_row(draw, max(9, questions // 4)),
@@ -141,6 +152,46 @@ def _time_row(index: FindingIndex, hub: MadeHub, draw: np.random.Generator, ques
         "",
         f"≤ {limit} ms",
         median <= limit and (truncated or hub.largest < 1_000),
+    )
+
+
+def _popular_row(
+    index: FindingIndex, hub: MadeHub, draw: np.random.Generator, questions: int
+) -> Row:
+    """Children of a popular base beside any model, in turns, so that both have one machine."""
+    children = draw.permutation(hub.members(0)[1:])[:questions].tolist()
+    others = draw.integers(1, hub.models + 1, questions).tolist()
+    popular, ordinary = list[float](), list[float]()
+    for _ in range(_ROUNDS):
+        popular.append(float(np.median(_asked(index, hub, children).cpu)))
+        ordinary.append(float(np.median(_asked(index, hub, others).cpu)))
+    ratio = Spread.of([one / other for one, other in zip(popular, ordinary, strict=True)])
+    return at_most(
+        f"children of one base of {hub.largest:,} beside any model, of the processor, "
+        f"medians of {_ROUNDS} rounds",
+        f"{np.median(popular):.1f} ms",
+        f"any model: {np.median(ordinary):.1f} ms",
+        ratio,
+        _POPULAR,
+    )
+
+
+def _bytes_row(models: int, size: int) -> Row:
+    each = size / models
+    target = f"≤ {_BYTES_A_MODEL:,}"
+    return Row(
+        "bytes on the disk, of each model", f"{each:,.0f}", "", "", target, each <= _BYTES_A_MODEL
+    )
+
+
+def _memory_row(models: int, asking: int | None) -> Row:
+    return Row(
+        f"memory that the process grows by, while an index of {models:,} is opened and asked",
+        _megabytes(asking),
+        "",
+        "",
+        f"≤ {_MEMORY // 10**6} MB",
+        None if asking is None else asking <= _MEMORY,
     )
 
 
@@ -246,4 +297,4 @@ def _ask(index: FindingIndex, hub: MadeHub, asked: Fingerprint, left_out: list[i
 
 def _megabytes(size: int | None) -> str:
     """Bytes that the process grew by at most, where the machine says so."""
-    return "not known" if size is None else f"{size >> 20:,} MB"
+    return "not known" if size is None else f"{size / 1e6:,.0f} MB"
