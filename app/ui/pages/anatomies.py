@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
+from pydantic import BeforeValidator
 
 from app.anatomy.families import FamilyService
 from app.anatomy.overviews import AnatomyOverviews, Model
@@ -53,6 +54,10 @@ _TENSOR_COLUMNS: Final = (
 )
 
 Text = Annotated[str, Query(max_length=200)]
+_ANY: Final = BeforeValidator(lambda chosen: chosen or None)
+"""Reads an empty value, which a form sends where nothing is chosen, as any."""
+By = Annotated[StatedBy | None, _ANY]
+Verdict = Annotated[AnatomyVerdict | None, _ANY]
 
 
 @routes.get("/anatomies")
@@ -62,8 +67,8 @@ def anatomies(
     overviews: Service[AnatomyOverviews],
     request: Request,
     q: Text = "",
-    stated_by: StatedBy | None = None,
-    found: AnatomyVerdict | None = None,
+    stated_by: By = None,
+    found: Verdict = None,
     cursor: Cursor = None,
 ) -> HTMLResponse:
     """The models that have a fingerprint, by name."""
@@ -96,8 +101,8 @@ def anatomies_file(
     context: ReadingContext,
     overviews: Service[AnatomyOverviews],
     q: Text = "",
-    stated_by: StatedBy | None = None,
-    found: AnatomyVerdict | None = None,
+    stated_by: By = None,
+    found: Verdict = None,
 ) -> Response:
     """All of them as CSV."""
 

@@ -50,10 +50,15 @@ def test_the_list_says_what_was_found(family: httpx.Client) -> None:
         ("found=assembled", {"mixer/assembled"}),
         ("q=acme&found=copy", {"acme/base", "acme/tuned"}),
         ("stated_by=hub", set()),
+        ("q=&stated_by=&found=average", set()),
+        ("q=mixer&stated_by=client&found=", {"mixer/assembled"}),
     ],
 )
 def test_the_list_is_narrowed(family: httpx.Client, query: str, expected: set[str]) -> None:
-    """By any part of a name, by what was found, and by who made it; its file has the same."""
+    """By any part of a name, by what was found, and by who made it; its file has the same.
+
+    A form sends an empty value where nothing is chosen.
+    """
     shown = rows(page(family, f"/anatomies?{query}"), "anatomies")
     assert expected == {row.partition("</a>")[0].rpartition(">")[2] for row in shown}
     assert expected == {row["model"] for row in file(family, f"/anatomies.csv?{query}")}
