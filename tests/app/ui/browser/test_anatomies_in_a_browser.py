@@ -10,6 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.app.ui.conftest import Explorer
+from tests.support.explorer.accessibility import PHONE
+from tests.support.explorer.keyboard import tab_to
 from tests.support.servers.browser import Visit
 
 pytestmark = pytest.mark.browser
@@ -52,10 +54,35 @@ def downloaded(page: Page, button: str, folder: Path) -> bytes:
 
 
 def test_a_keyboard_walks_a_family(explorer: Explorer, visit: Visit) -> None:
-    """From a base to its derivative, and from there to the copy in eight bits."""
-    page = visit.open(explorer.address("/family?of=acme/base"))
+    """From what the list is narrowed to, to its parent and the copy in eight bits of that."""
+    page = visit.open(explorer.address("/anatomies"))
+    tab_to(page, "What was found")
+    page.keyboard.type("assembled")
+    tab_to(page, "Show")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**found=assembled*")
+    follow(page, "mixer/assembled", "mixer/assembled")
+    follow(page, "The family as a tree", "Family of mixer/assembled")
     for name in ("acme/tuned", "acme/tuned-8bit"):
-        page.locator(f'#tree a[aria-label="{name}"]').focus()
-        page.keyboard.press("Enter")
-        expect(page.locator("h1")).to_have_text(f"Family of {name}")
+        follow(page, name, f"Family of {name}")
     assert "acme/base" in page.locator("#tree").inner_html()
+    tab_to(page, "Compare acme/tuned-8bit with acme/tuned")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/tensors?a=acme*tuned-8bit&b=acme*tuned")
+
+
+def follow(page: Page, name: str, heading: str) -> None:
+    """Press Tab until a link has the focus, then Enter."""
+    tab_to(page, name)
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text(heading)
+
+
+def test_arrows_show_what_a_phone_has_no_room_for(explorer: Explorer, visit: Visit) -> None:
+    """Tab stops at a picture that is wider than the screen, and an arrow moves it."""
+    page = visit.open(explorer.address("/anatomies/mixer/assembled"))
+    page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    picture = page.locator(".scroll:has(#picture)")
+    tab_to(page, picture.get_attribute("aria-label") or "")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => document.activeElement.scrollLeft > 0")
