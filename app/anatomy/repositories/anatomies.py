@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from functools import cache
+from itertools import zip_longest
 from typing import Any, Final, cast
 
 from sqlalchemy import CursorResult, Insert, and_, bindparam, delete, func, or_, select, update
@@ -128,15 +129,21 @@ def mark_kin_of_kin_due(
 def due_anatomies(
     session: Reader, tenant_id: int, shard: int, shards: int, now: datetime, *, limit: int
 ) -> list[Due]:
-    """The tenant's due anatomies of a shard, the longest due first; changed fingerprints first."""
+    """A shard's due anatomies of a tenant, changed fingerprints first: the last and the first due.
+
+    These are in turn, so a put does not wait for a large import, nor does that for later puts.
+    """
     row = AnatomyRow
     query = (
         select(row.fingerprint_id, row.is_changed, row.hint, row.failures)
         .where(row.tenant_id == tenant_id, row.due_at <= now, row.fingerprint_id % shards == shard)
-        .order_by(row.is_changed.desc(), row.due_at, row.fingerprint_id)
         .limit(limit)
     )
-    return [Due(*found) for found in session.execute(query)]
+    last = query.order_by(row.is_changed.desc(), row.due_at.desc(), row.fingerprint_id.desc())
+    first = query.order_by(row.is_changed.desc(), row.due_at, row.fingerprint_id)
+    pairs = zip_longest(session.execute(last).all(), session.execute(first).all())
+    found = dict.fromkeys(Due(*each) for pair in pairs for each in pair if each)
+    return [*found][:limit]
 
 
 def any_due(session: Reader, before: datetime) -> bool:

@@ -215,6 +215,24 @@ def test_puts_of_a_moment_enqueue_one_job(family: Family) -> None:
 
 
 @on_one_database
+def test_a_put_and_a_large_import_wait_for_each_other_in_turn(family: Family) -> None:
+    """The last put is the next, then the first of the import, which later puts do not hold up."""
+    family.put_all({f"import/{number}": stranger(0) for number in range(9)})
+    first, second, *_, last = sorted(due(family, 9))
+    puts = [family.put(name, stranger(1)).id for name in ("put", "later")]
+    assert [puts[1], first, puts[0], second, last] == due(family, 5)
+    assert 11 == len({*due(family, 11)})
+
+
+def due(family: Family, limit: int) -> list[int]:
+    """The next fingerprints whose anatomies are made, by their ids."""
+    with family.app.database.reading() as session:
+        now, tenant = datetime.now(UTC), family.app.tenant.id
+        found = anatomies.due_anatomies(session, tenant, 0, 1, now, limit=limit)
+    return [each.fingerprint_id for each in found]
+
+
+@on_one_database
 def test_an_anatomy_whose_job_was_lost_is_made(family: Family) -> None:
     """The workers look for what is due, and enqueue it."""
     base = family.put("base", stranger(0))
