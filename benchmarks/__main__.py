@@ -32,6 +32,7 @@ from benchmarks.eris import (
 )
 from benchmarks.eris import data as eris_data
 from benchmarks.eris import kernels as eris_kernels
+from benchmarks.finding import catalogue
 from benchmarks.finding import gates as finding
 from benchmarks.provenance import comparison as provenance
 from benchmarks.report import Findings
@@ -107,6 +108,7 @@ SUBJECTS: dict[str, Subject] = {
         "quantised": quantised,
         "fingerprints": fingerprints,
         "finding": finding,
+        "catalogue": catalogue,
         "provenance": provenance,
         "subspaces": subspaces,
         "startup": startup,

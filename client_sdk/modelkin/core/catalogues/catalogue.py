@@ -45,7 +45,7 @@ class Catalogue(Mapping[str, Base]):
         catalogue = modelkin.Catalogue.load("bases.mkct")
         print(modelkin.anatomy("model.safetensors", catalogue))
 
-    A catalogue of a file reads what stands before the fingerprints, a seventh of it, and each
+    A catalogue of a file reads what stands before the fingerprints, a fifth of it, and each
     fingerprint when it is asked for. All that is read is compared with its digest.
 
     Attributes:

@@ -1,7 +1,7 @@
 """The native format of a catalogue of bases, ``application/vnd.modelkin.catalogue``.
 
 Owns the header, the table, the texts, the finding keys and the digest that binds them. All of these
-stand before the fingerprints, so that a reader who looks up keys reads a seventh of the file. What
+stand before the fingerprints, so that a reader who looks up keys reads a fifth of the file. What
 the fingerprints hold is bound by their own digests, which the table has.
 """
 
