@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.anatomy.families import FamilyService
 from app.container import Container
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Database
@@ -29,4 +30,4 @@ def add_reports(services: Container) -> None:
         ReportService(database, services[JobService], collector, services[Outbox])
     )
     services.add(ReportPolicies(database, service))
-    services.add(BadgeService(fingerprints))
+    services.add(BadgeService(fingerprints, services[FamilyService]))

@@ -230,6 +230,24 @@ def test_a_badge_says_what_a_model_is_and_since_when(hub: Hub) -> None:
     assert 404 == hub.get("/v1/fingerprints/org/nobody/badge.svg").status_code
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("made")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("org/tuned", "shares weights with meta/base"),
+        ("org/mirror", "a copy of meta/base"),
+        ("org/claims", "shares weights with meta/base"),
+        ("meta/base", "shares weights with 5 models"),
+        ("lab/other", "shares weights with org/joined"),
+        ("org/joined", "assembled of 2 models"),
+    ],
+)
+def test_a_badge_names_a_base_and_no_child(hub: Hub, name: str, said: str) -> None:
+    """A younger copy may be nearer; where no base is drawn, lines have no direction."""
+    assert f"weights: {said}, measured" in hub.get(f"/v1/fingerprints/{name}/badge.svg").text
+
+
 def test_hostile_names_are_text_in_every_form(empty: Hub) -> None:
     """A model named like a tag or a formula breaks no form of a report."""
     name = "=1+1/<script>alert(1)</script>"
