@@ -183,10 +183,13 @@ def edge_to(
     """
     if record is None:
         return edge_reason(verdict, share)
+    declared = other.name in record.facts.base_models and other.name != record.name
+    if record.name in other.facts.base_models and not declared:
+        return None  # the other one says that it came later
     return edge_reason(
         verdict,
         share,
-        declared=other.name in record.facts.base_models and other.name != record.name,
+        declared=declared,
         published_at=record.facts.published_at,
         base_published_at=other.facts.published_at,
     )
