@@ -115,6 +115,7 @@ class AnatomyService:
             [each for _, each in kin],
             asked=asked.compared,
             preferred=[record.name for record, _ in kin if record.stated_by == "hub"],
+            of_equals=_likely_bases(asked.record, [record for record, _ in kin]),
         )
         return ModelAnatomy(
             asked.record,
@@ -290,6 +291,17 @@ def relative_to(
     [parent] = alone.parents
     edge = edge_to(record, other, parent.verdict, parent.share_of_lines)
     return Relative(other, parent, alone.relations, found, parent.log10_e, edge)
+
+
+def _likely_bases(record: FingerprintRecord | None, kin: Sequence[FingerprintRecord]) -> list[str]:
+    """The names of declared bases, then of others with a date of publication, the oldest first."""
+    declared = () if record is None else record.facts.base_models
+    dated = [
+        (each.name not in declared, published is None, published, each.name)
+        for each in kin
+        if (published := each.facts.published_at) is not None or each.name in declared
+    ]
+    return [name for *_, name in sorted(dated)]
 
 
 def _nearest_first(relative: Relative) -> tuple[bool, float, float, str]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from app.fingerprints.records import NO_FACTS, Facts
 from modelkin import anatomy
-from tests.app.anatomy.families import BODY, DERIVATIONS, Family, derived, stranger
+from tests.app.anatomy.families import BODY, DERIVATIONS, Family, derived, stranger, tensors_of
+from tests.sdk.core.fingerprints.planted import fingerprint
 from tests.support.fixtures import on_one_database
 
 COPIES = ("renamed", "transposed", "flipped", "kernels")
@@ -57,6 +61,31 @@ def test_a_stored_model_is_no_parent_of_its_own(hub: Family) -> None:
     found = hub.anatomy("org/child")
     assert ["org/base", "org/copy"] == [each["model"] for each in found["parents"]]
     assert ("org/child", 1, 3) == (found["model"], found["revision"], found["compared"])
+
+
+def test_a_likely_base_is_named_before_a_part_of_it(family: Family) -> None:
+    """The older one, unless the model declares the other; the part has more of its own lines."""
+    base, other = tensors_of(0), tensors_of(1)
+    layer = {name: values for name, values in base.items() if name.startswith("layers.0.")}
+    made = fingerprint({**other, **layer}, None)
+    models = {"org/other": other, "org/base": base, "org/a-part": layer}
+    for year, (name, tensors) in enumerate(models.items(), 2020):
+        facts = Facts(published_at=datetime(year, 1, 1, tzinfo=UTC))
+        family.put(name, fingerprint(tensors, None), facts=facts)
+    for facts, named in (NO_FACTS, "org/base"), (Facts(base_models=("org/a-part",)), "org/a-part"):
+        family.put("org/made", made, facts=facts)
+        assert ["org/other", named] == family.anatomy("org/made")["relations"][0]["models"]
+
+
+def test_a_model_that_declares_another_one_is_no_base_of_it(family: Family) -> None:
+    """Without dates, too: an up-scaled model has all lines of its base, which is no part of it."""
+    base, grown = stranger(0), derived("up-scaled")
+    family.put("org/base", base)
+    family.put("org/grown", grown)
+    assert ["part"] == [each["edge"] for each in family.relatives("org/base")["items"]]
+    family.put("org/grown", grown, facts=Facts(base_models=("org/base",)))
+    assert [None] == [each["edge"] for each in family.relatives("org/base")["items"]]
+    assert ["declared"] == [each["edge"] for each in family.relatives("org/grown")["items"]]
 
 
 def test_an_answer_that_is_known_is_not_made_again(hub: Family) -> None:

@@ -140,6 +140,7 @@ def anatomy_of(
     *,
     asked: int | None = None,
     preferred: Collection[str] = (),
+    of_equals: Sequence[str] = (),
     of_catalogue: bool = False,
 ) -> Anatomy:
     """Make an anatomy of what the comparisons with models have found.
@@ -150,6 +151,8 @@ def anatomy_of(
         asked: how many models these were chosen among by their keys; by default no others.
         preferred: names of models whose files were read by whoever asks. Where these are no mere
             origin of a few tensors, they stand before models of which others say what they are.
+        of_equals: names of models that stand first among those that add as many lines, in this
+            order: of a base and its children one cannot tell by lines which a layer comes from.
         of_catalogue: whether they were chosen among the bases of a catalogue.
     """
     among: Among = "catalogue" if of_catalogue else "given" if asked is None else "stored"
@@ -182,20 +185,22 @@ def anatomy_of(
         )
         for number, tensor in enumerate(checkpoint.tensors)
     )
-    ranked = _nearest_first(found, first)
+    ranked = _nearest_first(found, first, of_equals)
     parents = tuple(replace(alone[each.model], added=added) for each, added in ranked)
     said = relations(checkpoint, [each for each, _ in ranked], parents, asked, among=among)
     return Anatomy(tensors, parents, scale, said)
 
 
 def _nearest_first(
-    found: list[Comparison], first: Collection[str]
+    found: list[Comparison], first: Collection[str], of_equals: Sequence[str]
 ) -> list[tuple[Comparison, float]]:
     """The models by what each adds to those before, and this share of the checkpoint's lines.
 
     Args:
         first: names of models that stand before all others.
+        of_equals: as :func:`anatomy_of` has it.
     """
+    ranks = {name: rank for rank, name in enumerate(of_equals)}
     ranked, left = list[tuple[Comparison, float]](), list(found)
     covered = np.zeros(0, np.uint64)
     while left:
@@ -203,10 +208,14 @@ def _nearest_first(
             each.share * np.setdiff1d(each.keys, covered, assume_unique=True).size / each.keys.size
             for each in left
         ]
+        _, most = max((each.model in first, by) for each, by in zip(left, added, strict=True))
         at = min(
             range(len(left)),
             key=lambda i: (
                 left[i].model not in first,
+                ranks.get(left[i].model, len(ranks))
+                if 0 < ALL_LINES * most <= added[i]
+                else len(ranks),
                 -added[i],
                 -left[i].share,
                 -left[i].share_of_model,

@@ -256,6 +256,18 @@ def test_a_few_tensors_of_a_model_that_was_read_stand_behind_a_whole_one(base: T
     ]
 
 
+@pytest.mark.parametrize("first", ["base", "part"])
+def test_of_models_with_the_same_lines_the_likely_base_is_named(base: Tensors, first: str) -> None:
+    """A layer of a base is in its children, too; chance gives one of them a line more."""
+    layer = {name: values for name, values in base.items() if name.startswith("layers.0.")}
+    child = fingerprint(model(1) | layer)
+    models = {"part": layer, "base": base, "other": model(1)}
+    compared = [compare(child, name, fingerprint(made)) for name, made in models.items()]
+    found = anatomy_of(child, compared, of_equals=[first, "other"])
+    assert ["other", first] == [parent.model for parent in found.parents[:2]]
+    assert ("other", first) == found.relations[0].models
+
+
 def test_where_nothing_is_found_the_answer_says_of_how_many_models(base: Tensors) -> None:
     """Those that were not compared have fewer keys in common than those that were."""
     child = fingerprint(base)
