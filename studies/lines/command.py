@@ -13,6 +13,7 @@ from typing import Final
 import torch
 
 from studies.cells import FOLDER, Figures
+from studies.lines.cells.hiding import hiding_figures
 from studies.lines.cells.rotations import rotation_figures
 from studies.lines.cells.savings import savings_figures
 from studies.lines.cells.wide import wide_figures
@@ -28,6 +29,7 @@ from studies.lines.networks.architecture import Architecture
 from studies.lines.networks.catalogue import ARCHITECTURES
 from studies.lines.networks.texts import LLAMA
 from studies.lines.results import (
+    HIDING,
     HUB,
     MERGES,
     ONE_SEED,
@@ -133,6 +135,7 @@ _MAKERS: Final[dict[str, Callable[[Zoo], Figures]]] = {
     WIDE: lambda _: wide_figures(),
     ROTATIONS: rotation_figures,
     SAVINGS: savings_figures,
+    HIDING: hiding_figures,
     WORDS: lambda zoo: word_figures(zoo, _derivatives),
 }
 NAMES: Final = tuple(_MAKERS)

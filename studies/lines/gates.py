@@ -8,8 +8,19 @@ from typing import Final
 
 from studies.cells import Figures
 from studies.gates import Gate
+from studies.lines.cells import hiding
 from studies.lines.cells.wide import DRIFTS
-from studies.lines.results import HUB, MERGES, ONE_SEED, ROTATIONS, SAVINGS, STRANGERS, WIDE, WORDS
+from studies.lines.results import (
+    HIDING,
+    HUB,
+    MERGES,
+    ONE_SEED,
+    ROTATIONS,
+    SAVINGS,
+    STRANGERS,
+    WIDE,
+    WORDS,
+)
 from studies.lines.words.section import ALL
 
 __all__ = ["EXPECTED", "LLAMA", "derivatives", "gates_of_lines"]
@@ -71,6 +82,7 @@ def gates_of_lines(cells: Mapping[str, Figures]) -> list[Gate]:
     """All gates of the cells that there are."""
     judged = {"": _placed, LLAMA: _llama, HUB: _hub, MERGES: _merges, STRANGERS: _strangers}
     judged |= {WIDE: _wide, ROTATIONS: _rotations, WORDS: _words, SAVINGS: _savings}
+    judged |= {HIDING: _hiding}
     return [
         gate for name, gates in judged.items() if name in cells or not name for gate in gates(cells)
     ]
@@ -159,6 +171,17 @@ def _words(cells: Mapping[str, Figures]) -> Iterator[Gate]:
 def _savings(cells: Mapping[str, Figures]) -> Iterator[Gate]:
     seen = min(row["bfloat16"] - row["lines"] / 2 for row in cells[SAVINGS].values())
     yield _at_least("savings: what bfloat16 saves beyond half of the lines", seen, 0)
+
+
+def _hiding(cells: Mapping[str, Figures]) -> Iterator[Gate]:
+    figures = cells[HIDING]
+    base, stranger = (figures[name]["loss"] for name in (hiding.BASE, hiding.STRANGER))
+    yield _at_least("hiding: a stranger's loss beyond the base's", stranger - base, 1)
+    seen = max(abs(figures[name]["loss"] - base) for name in hiding.TURNED)
+    yield _at_most("hiding: loss of a base whose stream is turned", seen, 0.001)
+    parts = [row for name, row in figures.items() if "loss" not in row and name != hiding.WHOLE]
+    seen = sum(row["said"] >= hiding.DERIVED for row in parts)
+    yield _none("forging: strangers said to share weights, by a part of a base", seen)
 
 
 def _at_least(figure: str, seen: float, least: float) -> Gate:

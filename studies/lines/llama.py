@@ -15,11 +15,12 @@ from studies.lines.rounding import ROUNDED
 from studies.lines.trained import relayered
 from studies.lines.zoo import Tensors
 
-__all__ = ["guises", "rounded_as_published"]
+__all__ = ["WRITERS", "guises", "permuted_units", "rounded_as_published"]
 
 _HEADS: Final = 8
 _KEY_HEADS: Final = 4
-_WRITERS: Final = ("o_proj.weight", "down_proj.weight")
+WRITERS: Final = ("o_proj.weight", "down_proj.weight")
+"""Ends of the names of matrices that write into the stream."""
 _GGUF: Final = {
     "model.layers.": "blk.",
     "model.embed_tokens": "token_embd",
@@ -54,7 +55,7 @@ def guises(base: Tensors, seed: int) -> Iterator[Derivative]:
     yield Derivative("transposed", turned)
     for parts in (2, 4):
         yield sharded(base, 0, parts)
-    yield _permuted_units(base, draw)
+    yield permuted_units(base, draw)
     yield _permuted_stream(base, draw)
     yield _scaled(base, draw)
     yield _flipped(base, draw)
@@ -107,7 +108,7 @@ def _fused(base: Tensors) -> Derivative:
     return Derivative("fused and renamed", renamed, sources)
 
 
-def _permuted_units(base: Tensors, draw: np.random.Generator) -> Derivative:
+def permuted_units(base: Tensors, draw: np.random.Generator) -> Derivative:
     """Hidden units, and the value dimensions of each key-value head."""
     tensors = dict(base)
     for name in base:
@@ -132,7 +133,7 @@ def _permuted_stream(base: Tensors, draw: np.random.Generator) -> Derivative:
     order = draw.permutation(256)
     tensors = {
         name: np.ascontiguousarray(
-            values[order] if values.ndim == 1 or name.endswith(_WRITERS) else values[:, order]
+            values[order] if values.ndim == 1 or name.endswith(WRITERS) else values[:, order]
         )
         for name, values in base.items()
     }
@@ -144,7 +145,7 @@ def _flipped(base: Tensors, draw: np.random.Generator) -> Derivative:
     tensors = {
         name: values
         if values.ndim == 1
-        else values * (signs[:, np.newaxis] if name.endswith(_WRITERS) else signs)
+        else values * (signs[:, np.newaxis] if name.endswith(WRITERS) else signs)
         for name, values in base.items()
     }
     return Derivative("flipped signs", tensors)

@@ -10,6 +10,7 @@ from typing import Any, Final
 from studies.cells import FOLDER, Figures, rounded, versions, write_cell
 
 __all__ = [
+    "HIDING",
     "HUB",
     "MERGES",
     "ONE_SEED",
@@ -34,6 +35,7 @@ WIDE: Final = "wide lines"
 ROTATIONS: Final = "rotations"
 SAVINGS: Final = "savings"
 WORDS: Final = "words"
+HIDING: Final = "hiding"
 
 
 def held(names: Sequence[str], folder: Path = FOLDER) -> dict[str, Figures]:

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from studies.cells import Figures
-from studies.lines.cells import rotations, savings, wide
+from studies.lines.cells import hiding, rotations, savings, wide
 from studies.lines.gates import EXPECTED, LLAMA, derivatives
 from studies.lines.networks.catalogue import ARCHITECTURES
-from studies.lines.results import HUB, MERGES, ROTATIONS, SAVINGS, STRANGERS, WIDE, WORDS
+from studies.lines.results import HIDING, HUB, MERGES, ROTATIONS, SAVINGS, STRANGERS, WIDE, WORDS
 from studies.lines.words import section as words
 from studies.sections.paragraphs import table
 
@@ -180,6 +180,7 @@ def _all(cells: Mapping[str, Figures], own: Mapping[str, Figures]) -> Iterator[s
         (ROTATIONS, "## Rotated streams", rotations.section),
         (WORDS, "## In words of hubs", words.section),
         (SAVINGS, "## What storing differences saves", savings.section),
+        (HIDING, "## Who hides, and who forges", hiding.section),
     ):
         if name in cells:
             yield title

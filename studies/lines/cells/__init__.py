@@ -1,1 +1,1 @@
-"""Cells of no one architecture: wide lines, rotations, and what storing differences saves."""
+"""Cells of one question each: wide lines, rotations, savings, and those who hide and forge."""

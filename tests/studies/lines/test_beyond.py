@@ -1,10 +1,11 @@
-"""The cells of wide lines, rotations and savings, small, from what they measure to the page."""
+"""The cells of no one architecture, small, from what they measure to the page."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+from studies.lines.cells.hiding import hiding_figures
 from studies.lines.cells.rotations import compared, rotated, rotation_figures
 from studies.lines.cells.savings import saved, savings_figures
 from studies.lines.cells.wide import WEIGHTS, Weights, of_kin, of_wide_strangers
@@ -73,6 +74,22 @@ def test_a_cell_of_savings_is_made_of_untrained_networks(
     cells = {"savings": figures}
     assert [True] == [gate.met for gate in gates_of_lines(cells)]
     assert "| graph network: heavy | 1.00 | 0.50 | 1.00 (0.26)" in "\n".join(section(cells))
+
+
+@pytest.mark.slow
+def test_a_cell_of_hiding_is_made_of_untrained_networks(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """A turn costs no loss and hides all; a part of a base makes no child, and all of it does."""
+    figures = hiding_figures(Zoo(tmp_path_factory.mktemp("zoo")), longest=0, batches=1)
+    cells = {"hiding": figures}
+    trained, turned, forged = gates_of_lines(cells)
+    assert not trained.met  # a base and a stranger without training know as much
+    assert turned.met
+    assert forged.met
+    page = "\n".join(section(cells))
+    assert "| rotated | +0.000 | 0.00" in page
+    assert "| all matrices, in unused tensors | shares weights | 5" in page
 
 
 def test_rows_and_columns_are_stored_beside_those_most_like_them() -> None:
