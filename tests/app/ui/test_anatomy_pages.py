@@ -8,6 +8,7 @@ import io
 import httpx
 import pytest
 
+from modelkin.core.fingerprints.relations.relation import ORIGIN
 from tests.support.explorer.anatomies import put_family
 from tests.support.fixtures import on_one_database
 
@@ -111,6 +112,21 @@ def test_all_relatives_are_listed(family: httpx.Client) -> None:
     assert "mirror/base" in copy
     [row] = file(family, "/relatives.csv?of=acme/base&found=copy")
     assert ("mirror/base", "1.0") == (row["model"], row["share_of_lines"])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/anatomies/acme/tuned",
+        "/relatives?of=acme/base",
+        "/family?of=acme/base",
+        "/tensors?a=acme/tuned&b=acme/base",
+        "/duplicates",
+    ],
+)
+def test_a_page_of_equal_lines_says_what_they_mean(family: httpx.Client, path: str) -> None:
+    """Of an anatomy the sentence is among those of its answer; tables have it below them."""
+    assert ORIGIN in page(family, path)
 
 
 def test_relatives_go_on(family: httpx.Client) -> None:
