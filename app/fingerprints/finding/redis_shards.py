@@ -187,10 +187,29 @@ class RedisShards:
                 more[place] = left > 0
         return ShardHolders(states, shards, np.concatenate(at), np.concatenate(found), more)
 
-    def sweep(self, tenant_id: int, states: Mapping[int, ShardState | None]) -> int:
+    def sweep(self, tenant_id: int) -> int:
         """Delete what shards held before they began again; return how many keys these were."""
-        present = {shard: state.build for shard, state in states.items() if state is not None}
-        return self._batches.delete(f"mkf{{{tenant_id}.*", lambda name: _is_past(name, present))
+        present, past = dict[int, bytes | None](), set[tuple[int, bytes]]()
+
+        def is_past(name: bytes) -> bool:
+            found = _KEY.fullmatch(name)
+            if found is None:
+                return False
+            shard, build = int(found[1]), found[2]
+            if (shard, build) not in past and present.get(shard) != build:
+                # Another process may have begun the shard again since the last look.
+                present[shard] = self._build(tenant_id, shard)
+                if present[shard] not in (build, None):
+                    past.add((shard, build))
+            return (shard, build) in past
+
+        return self._batches.delete(f"mkf{{{tenant_id}.*", is_past)
+
+    def _build(self, tenant_id: int, shard: int) -> bytes | None:
+        """The present build of a shard; None if it has none, or does not answer."""
+        name = _name(tenant_id, shard)
+        state = self._state(self._batches.run(STATES, {name: ()}).get(name))
+        return None if state is None else state.build
 
     def _state(self, fields: Any) -> ShardState | None:
         """The state of a shard; None if it has none, or one that is foreign or no state."""
@@ -216,12 +235,6 @@ def _name(tenant_id: int, shard: int) -> str:
 
 def _packed(holders: Ints) -> bytes:
     return holders.astype(">i8").tobytes()
-
-
-def _is_past(name: bytes, builds: Mapping[int, bytes]) -> bool:
-    """Whether a key is of a shard that began again since."""
-    found = _KEY.fullmatch(name)
-    return found is not None and builds.get(int(found[1]), found[2]) != found[2]
 
 
 _KEY: Final = re.compile(rb"mkf\{\d+\.(\d{1,3})\}(.{4}).{8}", re.DOTALL)

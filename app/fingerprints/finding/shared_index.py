@@ -118,7 +118,7 @@ class SharedIndex:
             for since, group in groups.items():
                 self._apply(tenant_id, feed, since, group)
         if lost:
-            self._shards.sweep(tenant_id, states)
+            self._shards.sweep(tenant_id)
 
     def close(self) -> None:
         """Stop following, between two steps."""

@@ -8,13 +8,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from app.fingerprints.finding.index import FindingIndex
 from app.fingerprints.finding.records import Feed, Found
-from app.fingerprints.finding.redis_shards import SHARDS, RedisShards, epoch_of, shards_of
+from app.fingerprints.finding.redis_shards import (
+    SHARDS,
+    RedisShards,
+    ShardState,
+    epoch_of,
+    shards_of,
+)
 from app.fingerprints.finding.shared_index import SharedIndex
 from app.infra.deadlines import NEVER
 from app.infra.storage.redis import RedisServer
@@ -212,6 +219,26 @@ def test_past_states_are_left_behind(
         assert {name.encode()[:-6] + client.hget(name, "build")} == {
             each[:-8] for each in held if not each.endswith(b":state")
         }
+
+
+def test_nothing_is_swept_that_another_machine_has_begun_meanwhile(
+    opened: Callable[[str, Hub], Shared], single: RedisProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both begin the shards again at one time, and the one that came first sweeps last."""
+    base, hub = family(np.random.default_rng(11), 10)
+    first, second = opened(single.url, hub), opened(single.url, hub)
+    second.tenant = first.tenant
+    apply = first.shards.apply
+
+    def overtaken(*arguments: Any) -> dict[int, ShardState]:
+        second.shards.start(second.tenant, range(SHARDS), hub.version)
+        second.follow()
+        return apply(*arguments)
+
+    monkeypatch.setattr(first.shards, "apply", overtaken)
+    first.follow()
+    found = first.find(base)
+    assert (False, set(range(1, 11))) == (found.degraded, ids(found))
 
 
 def test_another_database_has_shards_of_its_own_epoch(
