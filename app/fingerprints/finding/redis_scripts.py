@@ -6,15 +6,16 @@ All keys of a shard lie in one hash slot, that of ``KEYS[1]``, its state. The na
     mkf{7.41}<build><key>  STRING  the holders of a key, 8 bytes each, oldest first
 
 ``<build>`` is four bytes and ``<key>`` eight; names are short, since they are most of the memory.
-Holders are only appended: a fingerprint that changed
-is a new holder, and who reads them knows from the database which of them are of the present.
+Holders are appended: a fingerprint that changed is a new holder, and who reads them knows from the
+database which of them are of the present. Where those of the past take the places of others, they
+are taken out.
 """
 
 from __future__ import annotations
 
 from app.infra.storage.redis_script import Script
 
-__all__ = ["APPLY", "HOLDERS", "START", "STATES"]
+__all__ = ["APPLY", "FORGET", "HOLDERS", "START", "STATES"]
 
 # A value of another type is foreign: the state of the shard counts as unknown.
 _COMMON = """
@@ -52,6 +53,32 @@ while at <= #keys do
 end
 redis.call('HSET', KEYS[1], 'version', ARGV[4], 'needed', ARGV[5])
 redis.call('HINCRBY', KEYS[1], 'entries', #keys / 8)
+return 1
+"""
+)
+
+# ARGV: epoch, build, bytes of the holders of a key that are read, keys, holders that are taken out.
+FORGET = Script(
+    _COMMON
+    + """
+if state[1] ~= ARGV[1] or state[2] ~= ARGV[2] then return 0 end
+local prefix = string.sub(KEYS[1], 1, -1 - #':state') .. ARGV[2]
+local last, keys, past, taken = tonumber(ARGV[3]), ARGV[4], {}, 0
+for at = 1, #ARGV[5], 8 do past[string.sub(ARGV[5], at, at + 7)] = true end
+for key = 1, #keys, 8 do
+  local name = prefix .. string.sub(keys, key, key + 7)
+  local held, kept = redis.call('GETRANGE', name, 0, last - 1), {}
+  for at = 1, #held, 8 do
+    local each = string.sub(held, at, at + 7)
+    if not past[each] then kept[#kept + 1] = each end
+  end
+  local gone = #held / 8 - #kept
+  if gone > 0 then
+    redis.call('SET', name, table.concat(kept) .. redis.call('GETRANGE', name, last, -1))
+    taken = taken + gone
+  end
+end
+redis.call('HINCRBY', KEYS[1], 'entries', -taken)
 return 1
 """
 )

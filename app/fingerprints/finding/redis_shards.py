@@ -19,12 +19,20 @@ import numpy as np
 import numpy.typing as npt
 
 from app.fingerprints.finding.records import Changed, Keys
-from app.fingerprints.finding.redis_scripts import APPLY, HOLDERS, START, STATES
+from app.fingerprints.finding.redis_scripts import APPLY, FORGET, HOLDERS, START, STATES
 
 if TYPE_CHECKING:
     from app.infra.storage.redis_batches import RedisBatches
 
-__all__ = ["SHARDS", "RedisShards", "ShardHolders", "ShardState", "epoch_of", "holder_of"]
+__all__ = [
+    "SHARDS",
+    "RedisShards",
+    "ShardHolders",
+    "ShardState",
+    "are_later",
+    "epoch_of",
+    "holder_of",
+]
 
 Ints = npt.NDArray[np.int64]
 
@@ -32,6 +40,7 @@ SHARDS: Final = 256
 """The shards of a tenant."""
 _VERSION_BITS: Final = 24
 """The lowest bits of the version of a fingerprint that its holder names, beside its id."""
+_VERSIONS: Final = (1 << _VERSION_BITS) - 1
 _HOLDER_BYTES: Final = 8
 _MIXED: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
 
@@ -81,7 +90,13 @@ def epoch_of(token: str) -> int:
 
 def holder_of(ids: Any, versions: Any) -> Any:
     """The number that names a fingerprint at a version, in the value of a key."""
-    return ids << _VERSION_BITS | versions & ((1 << _VERSION_BITS) - 1)
+    return ids << _VERSION_BITS | versions & _VERSIONS
+
+
+def are_later(holders: Ints, version: int) -> npt.NDArray[np.bool_]:
+    """Which holders are of versions after one, as far as the bits tell: none is 2^23 away."""
+    after = (holders - version) & _VERSIONS
+    return (after > 0) & (after <= _VERSIONS >> 1)
 
 
 class RedisShards:
@@ -186,6 +201,27 @@ class RedisShards:
                 found.append(some)
                 more[place] = left > 0
         return ShardHolders(states, shards, np.concatenate(at), np.concatenate(found), more)
+
+    def forget(
+        self, tenant_id: int, found: ShardHolders, keys: Keys, holders: Ints, most: int
+    ) -> None:
+        """Take holders out of keys, among those of each that are read.
+
+        Args:
+            found: of these keys.
+            holders: which no transaction from now on will see.
+            most: holders of a key that are read.
+        """
+        shards, packed = shards_of(keys), _packed(holders)
+        arguments = {
+            _name(tenant_id, shard): (
+                *(self._epoch, state.build, most * _HOLDER_BYTES),
+                *(keys[shards == shard].astype(">u8").tobytes(), packed),
+            )
+            for shard, state in found.states.items()
+            if state is not None and (shards == shard).any()
+        }
+        self._batches.run(FORGET, arguments)
 
     def sweep(self, tenant_id: int) -> int:
         """Delete what shards held before they began again; return how many keys these were."""

@@ -25,6 +25,7 @@ from app.fingerprints.finding.redis_shards import (
     RedisShards,
     ShardHolders,
     ShardState,
+    are_later,
     holder_of,
 )
 from app.fingerprints.finding.segments import LINES
@@ -49,6 +50,8 @@ _MOST_STARTED: Final = 16
 """Shards that begin again at a time because of their past states."""
 _PAST_ENTRIES: Final = 12
 """Entries of a shard for each fingerprint, from which on it begins again: at most 4 are of it."""
+_MOST_READINGS: Final = 5
+"""How often keys are read whose places past states take up."""
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +90,23 @@ class SharedIndex:
             if not known.all() and self._follow_soon(tenant_id, deadline):
                 found = self._shards.holders(tenant_id, query.keys, most)
                 known = _known(found, feed)
+            for _ in range(_MOST_READINGS):
+                if known.mean() < _LEAST_ANSWERED:
+                    return None
+                listing, full, past = self._listing(query, found, known, feed, tenant_id)
+                if not full.size:
+                    break
+                self._shards.forget(tenant_id, found, query.keys[full], past, most)
+                found = self._shards.holders(tenant_id, query.keys, most)
+                known = _known(found, feed)
         except BackendUnavailable:
             return None
-        if known.mean() < _LEAST_ANSWERED:
-            return None
+        return listing
+
+    def _listing(
+        self, query: Query, found: ShardHolders, known: Flags, feed: Feed, tenant_id: int
+    ) -> tuple[Listing, Ints, Ints]:
+        """The listing of what was found, and past holders of keys that list no more."""
         states = (found.states.get(int(shard)) for shard in np.unique(found.shards[known]))
         behind = min((state.version for state in states if state is not None), default=0)
         if behind < feed.version:
@@ -215,8 +231,12 @@ def _with_tail(
 
 def _listing(
     query: Query, feed: Feed, at: Ints, holders: Ints, more: Flags, known: Flags
-) -> Listing:
-    """The holders that the database has so, of those with the most keys."""
+) -> tuple[Listing, Ints, Ints]:
+    """The holders that the database has so, of those with the most keys.
+
+    Also the places of the keys with more holders than were read, in which some are of the past; and
+    these holders.
+    """
     distinct, who, counts = np.unique(holders, return_inverse=True, return_counts=True)
     often = np.flatnonzero(counts > 1)
     often = often[np.argsort(-counts[often], kind="stable")][:_MOST_CANDIDATES]
@@ -228,6 +248,9 @@ def _listing(
         if (row := described.get(id_)) is not None
         and holder_of(id_, row.version) == distinct[often[place]]
     ]
+    past = np.delete(distinct[often], present)
+    past = past[~are_later(past, feed.version)]
+    full = np.unique(at[more[at] & np.isin(holders, past)])
     kept, ids = often[present], ids[present]
     number = np.full(distinct.size, -1, np.int64)
     number[kept] = np.arange(kept.size)
@@ -238,4 +261,5 @@ def _listing(
     common = Chance.of(query.lines).lines_in_common(owner, lines, kept.size)
     scales = np.maximum(np.array([row.scale for row in rows], np.int64), query.scale)
     expected = common / np.exp2(scales)
-    return Listing(at[mine], number[who[mine]], ids, None, expected, more, known)
+    listing = Listing(at[mine], number[who[mine]], ids, None, expected, more, known)
+    return listing, full, past

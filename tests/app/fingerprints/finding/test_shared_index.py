@@ -22,6 +22,7 @@ from app.fingerprints.finding.redis_shards import (
     epoch_of,
     shards_of,
 )
+from app.fingerprints.finding.rounds import MOST_HOLDERS
 from app.fingerprints.finding.shared_index import SharedIndex
 from app.infra.deadlines import NEVER
 from app.infra.storage.redis import RedisServer
@@ -219,6 +220,25 @@ def test_past_states_are_left_behind(
         assert {name.encode()[:-6] + client.hget(name, "build")} == {
             each[:-8] for each in held if not each.endswith(b":state")
         }
+
+
+@pytest.mark.parametrize("removes", [False, True])
+def test_past_states_take_no_places_of_others(
+    opened: Callable[[str, Hub], Shared], single: RedisProcess, removes: bool
+) -> None:
+    """A model that is pushed again and again, under its id or a new one, hides no kin of it."""
+    draw, hub = np.random.default_rng(10), Hub()
+    base, shared = keys(draw, HELD), opened(single.url, hub)
+    for change in range(MOST_HOLDERS + 6):
+        hub.put(change if removes else 1, fingerprint(np.union1d(base, keys(draw, 3))))
+        shared.follow()
+        if removes:
+            hub.remove(change)
+    hub.put(1000, fingerprint(base))
+    shared.follow()
+    found = shared.find(fingerprint(base))
+    assert ({1000} if removes else {1, 1000}) == ids(found)
+    assert (False, False) == (found.truncated, found.degraded)
 
 
 def test_nothing_is_swept_that_another_machine_has_begun_meanwhile(
