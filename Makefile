@@ -107,6 +107,8 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.machines
 	$(BIN)/python -m tests.soak.new_machine
 	$(BIN)/python -m tests.soak.fingerprints.finding
+	$(BIN)/python -m tests.soak.fingerprints.finding --share postgres
+	$(BIN)/python -m tests.soak.fingerprints.finding --share redis
 	$(BIN)/python -m tests.soak.fingerprints.flood
 	$(BIN)/python -m tests.soak.many_processes
 	$(BIN)/python -m tests.soak.large_bodies
