@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "AFTER_HUBS",
     "Candidate",
     "Changed",
     "Damaged",
@@ -22,6 +23,9 @@ __all__ = [
 ]
 
 Keys = npt.NDArray[np.uint64]
+
+AFTER_HUBS: Final = 1 << 61
+"""What is added to the rank of a fingerprint that a client stated."""
 
 
 def _no_keys() -> Keys:

@@ -11,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from app.fingerprints.finding.records import Changed, Keys
+from app.fingerprints.finding.records import AFTER_HUBS, Changed, Keys
 from app.fingerprints.finding.redis_scripts import APPLY, FORGET, HOLDERS, START, STATES
 
 if TYPE_CHECKING:
@@ -148,19 +148,13 @@ class RedisShards:
             The shards that are at the later version now: the others are of servers that do not
             answer, or another process was faster.
         """
-        keys = np.concatenate([np.empty(0, np.uint64), *(each.keys for each in changed)])
-        holders = np.repeat(
-            np.array([holder_of(each.id, each.version) for each in changed], np.int64),
-            [each.keys.size for each in changed],
-        )
-        order = np.argsort(keys, kind="stable")
-        keys, holders = keys[order], holders[order]
-        shards = shards_of(keys)
+        of_hubs = _by_shard([each for each in changed if each.rank < AFTER_HUBS])
+        of_clients = _by_shard([each for each in changed if each.rank >= AFTER_HUBS])
         names = {_name(tenant_id, shard): shard for shard in states}
         arguments = {
             _name(tenant_id, shard): (
                 *(self._epoch, state.build, state.version, until, needed),
-                *(keys[shards == shard].astype(">u8").tobytes(), _packed(holders[shards == shard])),
+                *(*of_hubs(shard), *of_clients(shard)),
             )
             for shard, state in states.items()
         }
@@ -269,8 +263,26 @@ def _name(tenant_id: int, shard: int) -> str:
     return f"mkf{{{tenant_id}.{shard}}}:state"
 
 
+def _by_shard(changed: Sequence[Changed]) -> Callable[[int], tuple[bytes, bytes]]:
+    """The keys of fingerprints in a shard, ascending, and the holder of each, by version."""
+    keys = np.concatenate([np.empty(0, np.uint64), *(each.keys for each in changed)])
+    holders = np.repeat(
+        np.array([holder_of(each.id, each.version) for each in changed], np.int64),
+        [each.keys.size for each in changed],
+    )
+    order = np.argsort(keys, kind="stable")
+    keys, holders = keys[order], holders[order]
+    shards = shards_of(keys)
+
+    def of(shard: int) -> tuple[bytes, bytes]:
+        some = shards == shard
+        return keys[some].astype(">u8").tobytes(), _packed(holders[some])
+
+    return of
+
+
 def _packed(holders: Ints) -> bytes:
     return holders.astype(">i8").tobytes()
 
 
-_KEY: Final = re.compile(rb"mkf\{\d+\.(\d{1,3})\}(.{4}).{8}", re.DOTALL)
+_KEY: Final = re.compile(rb"mkf\{\d+\.(\d{1,3})\}(.{4}).{8}c?", re.DOTALL)

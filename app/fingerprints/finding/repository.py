@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from sqlalchemy import Select, bindparam, select
 
-from app.fingerprints.finding.records import Changed, Described, Examined, Keys
+from app.fingerprints.finding.records import AFTER_HUBS, Changed, Described, Examined, Keys
 from app.infra.db.database import Reader
 from app.infra.db.tables.base import table_of
 from app.infra.db.tables.fingerprints import (
@@ -24,8 +24,6 @@ __all__ = ["changed_since", "described", "examine", "large_tenants", "named"]
 _PER_PAGE: Final = 1024
 """Fingerprints a page: 6 MiB of keys."""
 _PER_STATEMENT: Final = 500  # below every backend's limit of bound parameters
-_AFTER_HUBS: Final = 1 << 61
-"""What is added to the rank of a fingerprint that a client stated."""
 
 
 def changed_since(session: Reader, tenant_id: int, since: int) -> Iterator[list[Changed]]:
@@ -99,7 +97,7 @@ def _rank(stated_by: str, published: datetime | None, created: datetime) -> int:
     """The place among the holders of a key. A client could state any date."""
     if stated_by == "hub":
         return _microseconds(published or created)
-    return _AFTER_HUBS + _microseconds(created)
+    return AFTER_HUBS + _microseconds(created)
 
 
 def _microseconds(moment: datetime) -> int:

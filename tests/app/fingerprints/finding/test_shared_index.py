@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from app.fingerprints.finding.index import FindingIndex
-from app.fingerprints.finding.records import Feed, Found
+from app.fingerprints.finding.records import AFTER_HUBS, Feed, Found
 from app.fingerprints.finding.redis_shards import (
     SHARDS,
     RedisShards,
@@ -148,6 +148,21 @@ def test_a_popular_key_lists_its_first_holders(
     found = shared.find(base)
     assert (True, False) == (found.truncated, found.degraded)
     assert 1 == found.candidates[0].id
+
+
+def test_a_client_cannot_come_before_what_the_service_read(
+    opened: Callable[[str, Hub], Shared], single: RedisProcess
+) -> None:
+    """Copies that clients stated before take no place of one that a hub has, and say that."""
+    base, hub = fingerprint(keys(np.random.default_rng(12), HELD)), Hub()
+    for id_ in range(2, MOST_HOLDERS + 10):
+        hub.put(id_, base, rank=AFTER_HUBS + id_)
+    shared = opened(single.url, hub)
+    shared.follow()
+    hub.put(1, base)
+    shared.follow()
+    found = shared.find(base)
+    assert ({*range(1, MOST_HOLDERS + 1)}, True) == (ids(found), found.truncated)
 
 
 def test_what_is_behind_is_built_while_the_disk_answers(
