@@ -17,8 +17,7 @@ _NAMED: Final = 3
 """Models that a note names."""
 
 MORE: Final = (
-    "others may be kin as well: of a popular base the service names some, and their relatives lead "
-    "to the others"
+    "others may be kin as well, beside those that are named: the relatives of these lead to them"
 )
 """What an answer says that is truncated."""
 AWAY: Final = (
