@@ -70,9 +70,15 @@ def _base(record: FingerprintRecord, family: Family) -> tuple[str, str] | None:
     found += [
         (True, other.stated_by != "hub", -kin.share, other.name, kin)
         for other, kin in family.copies
-        if edge_to(record, other, kin.verdict, kin.share)
+        if edge_to(record, other, kin.verdict, kin.share) and _comes_first(other, record)
     ]
     if not found:
         return None
     *_, name, kin = min(found, key=lambda each: each[:4])
     return kin.verdict, name
+
+
+def _comes_first(other: FingerprintRecord, record: FingerprintRecord) -> bool:
+    """Whether the other of two copies is the first: of two without dates, the one stored first."""
+    dated = other.facts.published_at is not None and record.facts.published_at is not None
+    return dated or other.id < record.id

@@ -248,6 +248,18 @@ def test_a_badge_names_a_base_and_no_child(hub: Hub, name: str, said: str) -> No
     assert f"weights: {said}, measured" in hub.get(f"/v1/fingerprints/{name}/badge.svg").text
 
 
+def test_of_copies_without_dates_the_first_stored_is_named(empty: Hub) -> None:
+    """The first itself is no copy of another one, on its badge."""
+    for name in ("org/first", "org/second"):
+        empty.put(name, made_fingerprint(3), 0, published_at=None)
+    empty.app.worker.run_all()
+    for name, said in (
+        ("first", "shares weights with org/second"),
+        ("second", "a copy of org/first"),
+    ):
+        assert f"weights: {said}," in empty.get(f"/v1/fingerprints/org/{name}/badge.svg").text
+
+
 def test_hostile_names_are_text_in_every_form(empty: Hub) -> None:
     """A model named like a tag or a formula breaks no form of a report."""
     name = "=1+1/<script>alert(1)</script>"
