@@ -133,7 +133,7 @@ class Candidate:
             round without those of the families of earlier rounds.
         log10_p: the decimal logarithm of the probability of so many by chance.
         round: 1 for the nearest and what is near them; each further round is asked without the keys
-            of the first of the round before, and of all its kin.
+            of the first of the round before, and of all its kin, that no stranger to it has.
     """
 
     id: int

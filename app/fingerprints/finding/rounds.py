@@ -2,7 +2,7 @@
 
 A popular base has more kin than any list holds, and a second parent comes behind all of them. So
 each further round is asked without the keys of the first candidate of the round before, and without
-those of all its kin.
+those of all its kin, unless strangers to it have them.
 """
 
 from __future__ import annotations
@@ -118,26 +118,32 @@ class _Search:
         return found
 
     def leave_family(self, first_id: int, deadline: Deadline) -> None:
-        """Ask no more for the keys of a fingerprint and of its kin."""
+        """Ask no more for the keys of a fingerprint and of its kin.
+
+        Where strangers to it have a key as well, it is asked on: kin that merged it with a second
+        parent, or forge that, take no key of that parent away.
+        """
         self._examine_ids([first_id])
+        self._leave(first_id)
         first = self._examined.get(first_id)
         if first is None:
-            self._leave(first_id)
             return
-        self._leave(first_id)
-        tried = set[int]()
+        asked, tried, theirs = self._asked.copy(), set[int](), [first.keys[:0]]
         for _ in range(_MOST_READINGS):
-            ranked = self._ranked(_EXAMINED, again=True)
+            ranked = self._ranked(MOST_HOLDERS, again=True)  # kin with a key are fewer than that
             ids = [each for each in self._ids[ranked].tolist() if each not in tried]
             if not ids or deadline.passed():
-                return
+                break
             self._examine_ids(ids)
             tried.update(ids)
-            kin = [each for each in ids if self._is_kin(first, each)]
+            known = [self._examined[each] for each in ids if each in self._examined]
+            kin = {each.id for each in known if self._is_kin(first, each)}
+            theirs += [each.keys for each in known if each.id not in kin]
             if not kin:
-                return
-            for each in kin:
-                self._leave(each)
+                break
+            self._found |= kin
+            self._asked &= ~np.isin(self._query.keys, np.concatenate([each.keys for each in known]))
+        self._asked |= asked & np.isin(self._query.keys, np.concatenate(theirs))
 
     # --- parts --------------------------------------------------------------------------------
 
@@ -213,10 +219,7 @@ class _Search:
         if known is not None:
             self._asked &= ~np.isin(self._query.keys, known.keys)
 
-    def _is_kin(self, first: Examined, other_id: int) -> bool:
-        other = self._examined.get(other_id)
-        if other is None:
-            return False
+    def _is_kin(self, first: Examined, other: Examined) -> bool:
         common = self._query.keys[self.common]
         return are_kin(first, other, without=common, limit=MODEL_LIMIT)
 
@@ -255,7 +258,8 @@ class _Search:
     def _leave_common(self, ranked: Ints) -> None:
         """Ask no more for keys that unrelated fingerprints have."""
         known = [self._examined[each] for each in self._ids[ranked] if each in self._examined]
-        common = common_keys(self._query, known, self._asked)
+        # Keys that are left still tell who is kin of whom.
+        common = common_keys(self._query, known, ~self.common) & self._asked
         self.common |= common
         self._asked &= ~common
         if not common.any():

@@ -158,6 +158,27 @@ def test_a_second_parent_is_found_in_a_later_round(
     assert set() == ids(found, 3)
 
 
+@pytest.mark.parametrize("siblings", [1, 60])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_second_parent_is_found_that_kin_of_the_first_have_in_them(
+    draw: np.random.Generator, index: FindingIndex, siblings: int, is_whole: bool
+) -> None:
+    """Whether they have all of it or the same 2%: its keys are neither left with theirs nor common.
+
+    Sixty and the parent are as many as are listed of a key.
+    """
+    base, second = (fingerprint(keys(draw, HELD)) for _ in range(2))
+    theirs = second.keys[draw.permutation(second.keys.size)[:12]]
+    children = [planted(draw, each, 0.6) for each in (*[base] * 150, *[second] * 3)]
+    hub = with_strangers(draw, base, second, *children)
+    for id_ in range(2000, 2000 + siblings):
+        half = base.keys[draw.random(base.keys.size) < 0.5]
+        hub.put(id_, fingerprint(np.union1d(half, second.keys if is_whole else theirs)))
+    found = find(index, hub, fingerprint(np.concatenate([base.keys[:500], theirs, keys(draw, 88)])))
+    assert 1 == found.candidates[0].id
+    assert 2 in ids(found, 2)
+
+
 def test_a_declared_base_is_found_behind_its_children(
     draw: np.random.Generator, index: FindingIndex
 ) -> None:
