@@ -6,7 +6,7 @@ no bases: fine-tunes of one base have lines in common through it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from app.kinship.reports.known import KnownModel, Likeness
@@ -17,6 +17,8 @@ from modelkin.core.fingerprints.sources import WHOLE
 __all__ = ["Families", "age_of", "is_older"]
 
 _OF_SEVERAL: Final = ("average", "assembled")
+_MOST_IN_CHAIN: Final = 200
+"""Models after which no further kin are asked for."""
 
 
 def is_older(one: KnownModel, other: KnownModel) -> bool | None:
@@ -67,8 +69,7 @@ class Families:
         kin = self._likenesses.of(model.name)
         found = [each for each in kin if self._is_base(model, each)]
         found.sort(key=self._order)
-        through = [each.other for each in kin if self._is_of_one(each.other)]
-        return next((each for each in found if not self._is_explained(each, bases, through)), None)
+        return next((each for each in found if not self._is_explained(each, bases)), None)
 
     def _is_base(self, model: KnownModel, like: Likeness) -> bool:
         """Whether lines alone make the other model a base of one that does not name it."""
@@ -87,23 +88,27 @@ class Families:
             return age_of(other) < age_of(model)
         return reason is not None
 
-    def _is_explained(self, like: Likeness, bases: set[str], through: Sequence[str]) -> bool:
+    def _is_explained(self, like: Likeness, bases: set[str]) -> bool:
         """Whether the two have their lines in common through one of the bases.
 
         Only the nearest kin of a model are stored. So a base and a model of one origin may be
-        strangers here, and have another of these kin in common: one that is not of both itself.
-
-        Args:
-            through: the kin of the model that have one origin.
+        strangers here, and have others in common: a chain of kin, each of one origin itself.
         """
-        if any(self._are_kin(like.other, base) for base in bases):
-            return True
-        return any(
-            self._are_kin(like.other, other) and self._are_kin(other, base)
-            for base in bases
-            for other in through
-            if other not in (like.other, base)
-        )
+        if not bases:
+            return False
+        shared = (e.other for e in self._likenesses.of(like.model) if e.other not in bases)
+        chain = [like.other, *(each for each in shared if self._are_kin(like.other, each))]
+        met = {like.model, *chain}
+        for at, name in enumerate(chain):
+            if at and not self._is_of_one(name):
+                continue
+            if any(self._are_kin(name, base) for base in bases):
+                return True
+            if len(chain) < _MOST_IN_CHAIN:
+                kin = [e.other for e in self._likenesses.of(name) if e.other not in met]
+                chain += kin
+                met.update(kin)
+        return False
 
     def _are_kin(self, one: str, other: str) -> bool:
         return self._likenesses.has(one, other) or self._likenesses.has(other, one)

@@ -103,6 +103,23 @@ def test_kin_in_common_explain_a_base(verdict: str, expected: dict[str, str]) ->
     assert expected == undeclared(report_of([base, far, between, child], kin))
 
 
+@pytest.mark.parametrize(("verdict", "expected"), [("derived", {}), ("average", {"c": "far"})])
+def test_a_chain_of_kin_explains_a_base(verdict: str, expected: dict[str, str]) -> None:
+    """None of the kin of what was found need be kin of the model, nor of its base."""
+    base, far = model("base", -9), model("far", -8)
+    middle = model("middle", 3, declared=("far", "near"), verdict=verdict)
+    near = model("near", 1, declared=("base",), verdict="derived")
+    child = model("c", 2, declared=("base",))
+    kin = [
+        *like("c", "base", "derived", 0.6),
+        *like("c", "far", "derived", 0.1),
+        *like("far", "middle", "derived", 0.5),
+        *like("middle", "near", "derived", 0.5),
+        *like("near", "base", "derived", 0.5),
+    ]
+    assert expected == undeclared(report_of([base, far, middle, near, child], kin))
+
+
 def test_models_that_declare_each_other_are_no_undeclared_bases() -> None:
     """A loop of declarations is no finding of this table, and does not end in one."""
     first = model("a", 1, declared=("b",))
