@@ -15,8 +15,10 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from modelkin._printing import MAX_ROWS, Printed, Table, excerpt
+from modelkin.core.fingerprints.arrays import kept
 from modelkin.core.fingerprints.comparison import ALL_LINES, MODEL_LIMIT, Comparison, compare
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.relations.relation import ORIGIN, Relation
@@ -202,12 +204,9 @@ def _nearest_first(
     """
     ranks = {name: rank for rank, name in enumerate(of_equals)}
     ranked, left = list[tuple[Comparison, float]](), list(found)
-    covered = np.zeros(0, np.uint64)
+    covered: dict[int, npt.NDArray[np.uint64]] = {}
     while left:
-        added = [
-            each.share * np.setdiff1d(each.keys, covered, assume_unique=True).size / each.keys.size
-            for each in left
-        ]
+        added = [_added(each, covered) for each in left]
         _, most = max((each.model in first, by) for each, by in zip(left, added, strict=True))
         at = min(
             range(len(left)),
@@ -222,9 +221,30 @@ def _nearest_first(
                 left[i].model,
             ),
         )
-        ranked.append((left[at], float(added[at])))
-        covered = np.union1d(covered, left.pop(at).keys)
+        ranked.append((left[at], added[at]))
+        taken = left.pop(at)
+        before = covered.get(taken.ours.scale, np.zeros(0, np.uint64))
+        covered[taken.ours.scale] = np.union1d(before, taken.keys)
     return ranked
+
+
+def _added(found: Comparison, covered: Mapping[int, npt.NDArray[np.uint64]]) -> float:
+    """The share of lines that a model adds to those that others have.
+
+    A model of a coarser scale has more of the lines than it has keys of. Of those that are left it
+    has the part that it has of their keys at its scale.
+
+    Args:
+        found: of the model.
+        covered: the keys that others have in common with the checkpoint, by their scale.
+    """
+    share, left = found.share, found.keys
+    for scale, keys in sorted(covered.items()):
+        asked = left[: kept(left, scale)]
+        left = np.setdiff1d(asked, keys, assume_unique=True)
+        if asked.size:
+            share *= left.size / asked.size
+    return share
 
 
 def parent_of(checkpoint: Fingerprint, found: Comparison, asked: int) -> Parent:

@@ -134,6 +134,21 @@ def test_a_relative_of_a_parent_adds_nothing(base: Tensors, hub: dict[str, Finge
     assert found.parents[1].added < 0.05 < found.parents[1].share_of_lines
 
 
+@pytest.mark.parametrize("scales", [(4, 1), (1, 4), (2, 4)])
+def test_what_is_added_is_of_all_lines_at_any_scale(base: Tensors, scales: tuple[int, int]) -> None:
+    """A model of few keys has more of the lines than it has keys of."""
+    other, late = model(1), ("layers.2", "layers.3")
+    both = fingerprint({k: (other if k.startswith(late) else base)[k] for k in base})
+    named = {"whole": both, "part": fingerprint(base), "other": fingerprint(other)}
+    first, second = scales
+    hub = {k: each.at(first if k == "whole" else second) for k, each in named.items()}
+    found = anatomy(both, hub)
+    assert [1.0, 0.0, 0.0] == [each.added for each in found.parents]
+    del hub["whole"]
+    hub["part"] = named["part"].at(first)
+    assert sum(each.added for each in anatomy(both, hub).parents) == pytest.approx(1, abs=0.05)
+
+
 @pytest.mark.parametrize("taken", ["layers.1.up", "embed"])
 def test_one_matrix_of_another_model_makes_no_derivative(
     base: Tensors, hub: dict[str, Fingerprint], taken: str
