@@ -14,8 +14,8 @@ __all__ = ["AnatomyPicture", "Cell", "Source", "anatomy_picture"]
 
 _WIDTH: Final = 960.0
 _ROW: Final = 24.0
-_LETTER: Final = 8.0
-"""The room of a letter of the names of kinds."""
+_LETTER: Final = 9.0
+"""The room of a letter of the names of kinds, which are largest on a phone."""
 _WIDEST: Final = 64.0
 """The most units of a layer: a short network does not fill the whole width."""
 _TICKS: Final = 24

@@ -31,11 +31,10 @@ async function copy(button) {
   setTimeout(() => (button.textContent = before), 1500);
 }
 
-/** Scrolls the row of tabs alone: scrollIntoView would have Tab begin behind the tab, not at the top. */
-function showCurrentTab() {
-  const tab = document.querySelector(".tabs [aria-current]");
-  const row = tab?.closest("ul");
-  if (row) row.scrollLeft = tab.offsetLeft - row.offsetLeft - (row.clientWidth - tab.offsetWidth) / 2;
+/** Scrolls the row of tabs or the tree alone: scrollIntoView would have Tab begin behind it, not at the top. */
+function showCurrent(item, row) {
+  const [place, view] = [item, item?.closest(row)].map((each) => each?.getBoundingClientRect());
+  if (view) item.closest(row).scrollLeft += place.left - view.left - (view.width - place.width) / 2;
 }
 
 /** Gives life to what stands below `root`: the page, or a part of it that came later. */
@@ -53,7 +52,8 @@ export function wire(root) {
 
 document.querySelector("[data-theme-switch]")?.addEventListener("click", switchTheme);
 wire(document);
-showCurrentTab();
+showCurrent(document.querySelector(".tabs [aria-current]"), "ul");
+showCurrent(document.querySelector(".family [aria-current]"), ".scroll");
 keepLive([...document.querySelectorAll("[data-live]")], wire);
 setInterval(() => showTimes(), 30000);
 document.addEventListener("keydown", (event) => {

@@ -18,6 +18,9 @@ from tests.support.http_space import ok
 
 __all__ = ["put_family", "put_hostile", "wait_for_anatomies"]
 
+LONG = "base_model.model.model.layers.0.input_layernorm.original_module.weight"
+"""A vector, so that no line of it is compared, and its name stands in a sentence."""
+
 
 @dataclass(frozen=True)
 class _Model:
@@ -38,7 +41,12 @@ def put_family(http: httpx.Client) -> None:
     models = {
         "acme/base": _Model(base, facts={"license": "apache-2.0", "file_bytes": 3_000_000}),
         "other/stranger": _Model(stranger, facts={"license": "mit"}),
-        "acme/tuned": _Model(tuned, ("acme/base",), 2025, {"base_relation": "finetune"}),
+        "acme/tuned": _Model(
+            {LONG: np.ones(64, np.float32)} | tuned,
+            ("acme/base",),
+            2025,
+            {"base_relation": "finetune"},
+        ),
         "acme/tuned-8bit": _Model(
             DERIVED["8 bits"](tuned), ("acme/tuned",), 2026, {"base_relation": "quantized"}
         ),

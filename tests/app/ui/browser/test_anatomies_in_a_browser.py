@@ -86,3 +86,13 @@ def test_arrows_show_what_a_phone_has_no_room_for(explorer: Explorer, visit: Vis
     tab_to(page, picture.get_attribute("aria-label") or "")
     page.keyboard.press("ArrowRight")
     page.wait_for_function("() => document.activeElement.scrollLeft > 0")
+
+
+def test_a_phone_begins_with_the_model_of_a_family(explorer: Explorer, visit: Visit) -> None:
+    """Not with a base that may be three columns to the left of it."""
+    visit.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    page = visit.open(explorer.address("/family?of=acme/tuned-8bit"))
+    place = page.locator("#tree a[aria-current] rect").bounding_box()
+    assert place is not None
+    assert 0 <= place["x"] <= PHONE[0] - place["width"]
+    assert page.locator(".scroll", has=page.locator("#tree")).evaluate("e => e.scrollLeft") > 0
