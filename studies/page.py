@@ -16,6 +16,7 @@ from studies.gates import gates_of
 from studies.lines import section as lines
 from studies.lines.command import NAMES as LINES
 from studies.lines.gates import gates_of_lines
+from studies.lines.results import FOLLOWED
 from studies.lines.results import held as lines_held
 from studies.real import section as real
 from studies.real.gates import gates_of_real
@@ -253,7 +254,7 @@ def _real(cells: Cells) -> Iterator[str]:
 
 
 def _lines(cells: Cells) -> Iterator[str]:
-    held = lines_held(LINES, cells.folder)
+    held = lines_held((*LINES, FOLLOWED), cells.folder)
     if held:
         yield f"`{lines.COMMAND}`"
         yield from lines.section(held)

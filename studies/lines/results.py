@@ -10,6 +10,7 @@ from typing import Any, Final
 from studies.cells import FOLDER, Figures, rounded, versions, write_cell
 
 __all__ = [
+    "FOLLOWED",
     "HIDING",
     "HUB",
     "MERGES",
@@ -27,6 +28,8 @@ __all__ = [
 
 STUDY: Final = "lines"
 HUB: Final = "hub"
+FOLLOWED: Final = "followed hub"
+"""The same hub as a service answers of it, kept by ``python -m tests.soak.kin --write``."""
 MERGES: Final = "merges"
 STRANGERS: Final = "strangers"
 ONE_SEED: Final = "one seed, two architectures, all keys"

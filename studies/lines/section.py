@@ -9,7 +9,17 @@ from studies.cells import Figures
 from studies.lines.cells import hiding, rotations, savings, wide
 from studies.lines.gates import EXPECTED, LLAMA, derivatives
 from studies.lines.networks.catalogue import ARCHITECTURES
-from studies.lines.results import HIDING, HUB, MERGES, ROTATIONS, SAVINGS, STRANGERS, WIDE, WORDS
+from studies.lines.results import (
+    FOLLOWED,
+    HIDING,
+    HUB,
+    MERGES,
+    ROTATIONS,
+    SAVINGS,
+    STRANGERS,
+    WIDE,
+    WORDS,
+)
 from studies.lines.words import section as words
 from studies.sections.paragraphs import table
 
@@ -40,6 +50,14 @@ _OF_HUB: Final = """\
 Two LLaMA-like families, trained apart on the same data: what was trained of each, and five of these
 models in 27 guises; merges, and layers of two. A pair is kin where they have a family in common.
 All fingerprints are made by default settings, and P is of 1.3 lambda.
+"""
+_OF_FOLLOWED: Final = """\
+`python -m tests.soak.kin --write` lets a service follow this hub by one source with default
+settings, and kills it twice meanwhile. A third of the models declare what they were made of, a
+third a stranger, and the others nothing. Then its answers are counted, and what its report says. Of
+what was trained, rounded or made noisy the word is `changed`; of all else that is less than could
+be said. A base that nobody declares is found where the report names an older model of its family,
+and false where that is a stranger, or younger, or of a model that declares its own base.
 """
 _OF_MERGES: Final = """\
 The share of the first of two models in their merge, as lines tell it; the two distances from the
@@ -157,6 +175,13 @@ def _all(cells: Mapping[str, Figures], own: Mapping[str, Figures]) -> Iterator[s
         )
         counts = cells[HUB]["pairs"] | cells[HUB]["answers"]
         yield table(("of the hub", "seen"), [(k, _number(v)) for k, v in counts.items()])
+    if FOLLOWED in cells:
+        yield _OF_FOLLOWED
+        answers, tables = cells[FOLLOWED]["answers"], dict(cells[FOLLOWED])
+        del tables["answers"]
+        yield table(("of the followed hub", "seen"), [(k, _number(v)) for k, v in answers.items()])
+        rows = [(what, *map(_number, row.values())) for what, row in tables.items()]
+        yield table(("in its report", "found", "of", "false"), rows)
     if MERGES in cells:
         yield "## Merges"
         yield _OF_MERGES

@@ -12,6 +12,7 @@ from tests.sdk.core.fingerprints.planted import DERIVED, Tensors, model
 from tests.soak.kin.answers import figures
 from tests.soak.kin.following import followed
 from tests.soak.kin.members import Member, members
+from tests.soak.kin.reported import reported
 from tests.support.hubs.stored_huggingface import StoredHub, stored_hub
 
 LEASE = "--job-lease-seconds=2"
@@ -57,14 +58,15 @@ def test_what_is_said_of_a_hub_is_true(tmp_path: Path) -> None:
         stored_hub(tmp_path / "hub") as hub,
         followed(tmp_path / "service", hub.url, len(known), LEASE, kills=[4]) as http,
     ):
-        seen = figures(http, known)
+        seen, report = figures(http, known), list(reported(http, known))
         assert len(known) == len(hub.sent)
     assert (len(known), 24, 12) == (seen.fingerprints, seen.kin, seen.strangers)
     assert (seen.kin, 0) == (seen.found, seen.false)
     assert (seen.room, 0) == (seen.listed, seen.false_relatives)
     assert (len(known), 0) == (seen.first, seen.false_parents)
     assert [] == seen.wrong
-    assert {"right": len(known) - 2, "unsure": 0, "wrong": 0} == seen.relations
+    assert {"exact": len(known) - 2, "vague": 0, "wrong": 0} == seen.relations
     assert "mismatch" not in seen.lineages["right"]
     assert "consistent" not in seen.lineages["wrong"]
     assert 0 == seen.likely["strangers"]
+    assert all((each.expected, ()) == (each.found, each.false) for each in report), report

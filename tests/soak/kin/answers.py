@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any, Final
@@ -40,8 +40,10 @@ class Figures:
         first: models whose first parent has a family in common with them.
         asked: models that have kin.
         false_parents: strangers among parents.
-        relations: of models beside their base: those that are right, unsure and wrong.
-        wrong: these, for people.
+        relations: of models beside their base: of how many a word for what was done is said, less
+            than that, or what is not so.
+        vague: those of which less is said, for people.
+        wrong: those of which what is not so is.
         averages: merges that are said to be averages, and other models that are.
         lineages: verdicts on declared bases, by whether they are right.
         likely: models without a declared base whose likely base has a family in common, and
@@ -61,7 +63,8 @@ class Figures:
     first: int = 0
     asked: int = 0
     false_parents: int = 0
-    relations: dict[str, int] = field(default_factory=lambda: {"right": 0, "unsure": 0, "wrong": 0})
+    relations: dict[str, int] = field(default_factory=lambda: {"exact": 0, "vague": 0, "wrong": 0})
+    vague: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     averages: dict[str, int] = field(default_factory=lambda: {"merges": 0, "others": 0})
     lineages: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -151,13 +154,14 @@ def _of_relatives(
         _count_relations(member, [] if item is None else item["relations"], seen)
 
 
-def _count_relations(member: Member, relations: Iterable[Mapping[str, Any]], seen: Figures) -> None:
+def _count_relations(member: Member, relations: Sequence[Mapping[str, Any]], seen: Figures) -> None:
     said = {each["relation"] for each in relations} - UNSURE
-    wrong = said - member.relations
-    seen.relations["wrong" if wrong else "right" if said else "unsure"] += 1
-    seen.wrong += [
-        f"{member.name}: {each['sentence']}" for each in relations if each["relation"] in wrong
-    ]
+    wrong = said - member.words - member.vaguer
+    kind = "wrong" if wrong else "exact" if said & member.words else "vague"
+    seen.relations[kind] += 1
+    if kind != "exact":
+        sentences = "; ".join(each["sentence"] for each in relations) or "nothing"
+        (seen.wrong if wrong else seen.vague).append(f"{member.name}: {sentences}")
 
 
 def _of_anatomy(
@@ -168,7 +172,7 @@ def _of_anatomy(
     seen.first += bool(parents) and member.is_kin(parents[0])
     seen.false_parents += sum(not member.is_kin(each) for each in parents)
     if "average" in {each["relation"] for each in answer["relations"]}:
-        seen.averages["merges" if member.is_merge else "others"] += 1
+        seen.averages["merges" if member.merged == "average" else "others"] += 1
 
 
 def _of_lineage(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy.typing as npt
 
@@ -17,28 +17,33 @@ UNSURE: Final = frozenset({"none", "related", "shares", "reuses"})
 """Relations that say no more than that lines are shared, or nothing."""
 
 Tensors = dict[str, npt.NDArray[Any]]
+Merged = Literal["average", "assembled"]
 
 _FIRST: Final = datetime(2024, 1, 1)
-_CHANGED, _LAYOUT, _COPY = "changed", "layout", "copy"
-_MADE: Final[tuple[tuple[str, frozenset[str]], ...]] = (
-    ("with the names and order of GGUF", frozenset({_CHANGED, _LAYOUT})),
-    ("fused and renamed", frozenset({_LAYOUT})),
-    ("transposed|flipped signs", frozenset({_LAYOUT, _COPY})),
-    ("permuted units|permuted stream", frozenset({_LAYOUT})),
-    ("folded gains", frozenset({_LAYOUT, _CHANGED})),
-    ("renamed", frozenset({_LAYOUT, _COPY})),
-    ("four equal experts|mixture of experts|experts", frozenset({"upcycled", _CHANGED})),
-    ("up-scaled|deeper", frozenset({"depth_up_scaled", _CHANGED})),
-    ("fewer layers", frozenset({"layers_dropped", _CHANGED})),
-    ("tokens", frozenset({"vocabulary_resized", _CHANGED})),
-    ("hidden units|places of the stream", frozenset({"pruned", _CHANGED})),
-    ("new head", frozenset({"head_changed", _CHANGED})),
-    ("shard", frozenset({"vocabulary_resized", "pruned", "part"})),
-    ("layers of two strangers", frozenset({"added", "assembled"})),
-    ("merge|layers of two", frozenset({_CHANGED, "average", "assembled"})),
+_CHANGED: Final = "changed"
+_MADE: Final = (
+    ("with the names and order of GGUF", "layout", _CHANGED),
+    ("fused and renamed|permuted", "layout", ""),
+    ("transposed|flipped signs", "layout copy", ""),
+    ("folded gains", "layout", _CHANGED),
+    ("experts", "upcycled", _CHANGED),
+    ("up-scaled|deeper", "depth_up_scaled", _CHANGED),
+    ("fewer layers", "layers_dropped", _CHANGED),
+    ("tokens", "vocabulary_resized", _CHANGED),
+    ("hidden units|places of the stream", "pruned", _CHANGED),
+    ("new head", "head_changed", _CHANGED),
+    ("shard", "vocabulary_resized pruned part", ""),
+    ("layers of two strangers", "added assembled", ""),
 )
-"""What may be said of a checkpoint beside its base, by what its name has of how it was made. All
-others were trained on, rounded or made noisy: ``changed``."""
+"""What is true of a checkpoint beside its base, by what its name has of how it was made: the words
+for it, and a vaguer one. All others were trained on, rounded or made noisy, all of which lines call
+``changed``."""
+_MERGED: Final[dict[str, Merged]] = {"merge": "average", "layers of two": "assembled"}
+_COPIES: Final = (
+    ("^(.*), (transposed|flipped signs)$", r"\1"),
+    (r"^merge, SLERP (.*)$", r"merge, linear \1"),
+)
+"""Of what a checkpoint has all lines, or 99% and more: angles this small are next to straight."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,10 @@ class Member:
         base: the member that it was made of; None of what was trained from nothing.
         declared: the bases that its page declares.
         is_right: whether these are true; None where none is declared.
-        relations: what may be said of it beside its base.
-        is_merge: whether it is an average of two members.
+        words: for what was done to its base.
+        vaguer: words that are true of it as well, and say less.
+        merged: how it was made of two members.
+        copied: the member that it has the lines of.
         created: when its page says that it was published.
     """
 
@@ -61,8 +68,10 @@ class Member:
     base: str | None
     declared: tuple[str, ...]
     is_right: bool | None
-    relations: frozenset[str]
-    is_merge: bool
+    words: frozenset[str]
+    vaguer: frozenset[str]
+    merged: Merged | None
+    copied: str | None
     created: str
 
     def is_kin(self, other: Member) -> bool:
@@ -102,8 +111,9 @@ def members(made: Iterable[tuple[str, str, Tensors]]) -> Iterator[tuple[Member, 
                 None if base is None else _repository(base),
                 declared,
                 is_right,
-                _relations(told),
-                told.startswith("merge"),
+                *_words(told),
+                next((how for begin, how in _MERGED.items() if told.startswith(begin)), None),
+                _copied(told),
                 f"{_FIRST + timedelta(days=number):%Y-%m-%dT%H:%M:%S}.000Z",
             ),
             tensors,
@@ -132,9 +142,16 @@ def _declared(base: str, families: str, turn: int) -> tuple[tuple[str, ...], boo
     return (_repository("base" if families == "B" else "stranger"),), False
 
 
-def _relations(told: str) -> frozenset[str]:
+def _words(told: str) -> tuple[frozenset[str], frozenset[str]]:
     how = told.partition(", ")[2] or told
-    for pattern, said in _MADE:
-        if re.search(pattern, told if pattern.startswith("merge") else how):
-            return said
-    return frozenset({_CHANGED})
+    for pattern, words, vaguer in _MADE:
+        if re.search(pattern, how):
+            return frozenset(words.split()), frozenset(vaguer.split())
+    return frozenset({_CHANGED}), frozenset()
+
+
+def _copied(told: str) -> str | None:
+    for pattern, original in _COPIES:
+        if found := re.match(pattern, told):
+            return _repository(found.expand(original))
+    return None

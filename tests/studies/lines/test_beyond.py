@@ -12,6 +12,7 @@ from studies.lines.cells.wide import WEIGHTS, Weights, of_kin, of_wide_strangers
 from studies.lines.derivatives import Derivative
 from studies.lines.gates import gates_of_lines
 from studies.lines.networks.others import GRAPH
+from studies.lines.results import FOLLOWED
 from studies.lines.section import section
 from studies.lines.trained import Trained
 from studies.lines.zoo import Zoo
@@ -102,3 +103,11 @@ def test_rows_and_columns_are_stored_beside_those_most_like_them() -> None:
     new = saved(Derivative("new", {"rows": base["rows"]}, {"rows": ()}), base)
     for found in (both, new):
         assert found["float32"] == found["float32 alone"] < 0.3
+
+
+def test_a_followed_hub_stands_beside_the_study_of_it() -> None:
+    """Its answers, and each table of its report with what is true and what is not."""
+    report = {"found": 47.0, "of": 53.0, "false": 0.0}
+    shown = "\n".join(section({FOLLOWED: {"answers": {"kin": 9451.0}, "contradicted": report}}))
+    assert "| kin | 9,451 |" in shown
+    assert "| contradicted | 47 | 53 | 0 |" in shown
