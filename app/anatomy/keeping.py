@@ -353,7 +353,7 @@ def _summary(fingerprint_id: int, found: ModelAnatomy, ids: Mapping[str, int]) -
         relations=found.anatomy.relations,
         parents=tuple(ids[each.model] for each in parents),
         first_share=parents[0].share_of_lines if parents else 0.0,
-        covered=sum(each.added for each in parents),
+        covered=min(1.0, sum(each.added for each in parents)),  # samples of scales differ a little
         compared=found.compared,
         common=found.common,
         truncated=found.truncated,
