@@ -21,6 +21,7 @@ from modelkin.federation.shards.quantization import BUCKET
 __all__ = ["Ako", "Alone", "Mixing", "QDPSGD", "Shatter", "noised", "pruned", "trained_alone"]
 
 Floats = npt.NDArray[np.float32]
+Places = npt.NDArray[np.int64]
 Generator = np.random.Generator
 Local = Callable[[Tensor], Tensor]
 
@@ -99,12 +100,15 @@ class Shatter:
 
     def __init__(self, chunks: int = 16, degree: int = 4) -> None:
         self._chunks, self._degree = chunks, degree
+        self.near: list[tuple[Places, list[set[int]]]] = []
+        """The coordinates of each chunk, and who had it from whom in the last round."""
 
     def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
         del before, number
-        mixed = trained.copy()
-        for at in np.array_split(np.arange(trained.shape[1]), self._chunks):
-            for client, near in enumerate(self._graph(len(trained), rng)):
+        mixed, chunks = trained.copy(), np.array_split(np.arange(trained.shape[1]), self._chunks)
+        self.near = [(at, self._graph(len(trained), rng)) for at in chunks]
+        for at, graph in self.near:
+            for client, near in enumerate(graph):
                 mixed[client, at] = trained[[client, *near]][:, at].mean(axis=0)
         return mixed
 
@@ -129,6 +133,8 @@ class Ako:
     def __init__(self, parts: int = 5) -> None:
         self._parts = parts
         self._left: Floats | None = None
+        self.sent: dict[int, tuple[Places, Floats]] = {}
+        """The coordinates and values that each client sent in the last round."""
 
     def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
         del rng
@@ -137,7 +143,8 @@ class Ako:
         mixed = before + updates / count
         part = np.arange(trained.shape[1]) * self._parts // trained.shape[1]
         for sender in range(count):
-            at = part == (number + sender) % self._parts
+            at = np.flatnonzero(part == (number + sender) % self._parts)
+            self.sent[sender] = at, left[sender, at]
             others = np.delete(np.arange(count), sender)
             mixed[np.ix_(others, at)] += left[sender, at] / count
             left[sender, at] = 0
@@ -153,15 +160,17 @@ class QDPSGD:
     """
 
     def __init__(self, drawn: float = 0.5, levels: int = 7) -> None:
-        self._drawn, self._levels = drawn, levels
+        self.drawn, self._levels = drawn, levels
+        self.sent: Floats | None = None
+        """The models that all sent to all in the last round, shape ``(n, M)``."""
 
     def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
         del number
         count, gradients = len(trained), before - trained
-        rounded = np.stack([self._rounded(model, rng) for model in before])
-        share = self._drawn / count
-        kept = (1 - self._drawn + share) * before - share * rounded
-        mixed = kept + self._drawn * rounded.mean(axis=0) - self._drawn * gradients
+        self.sent = rounded = np.stack([self._rounded(model, rng) for model in before])
+        share = self.drawn / count
+        kept = (1 - self.drawn + share) * before - share * rounded
+        mixed = kept + self.drawn * rounded.mean(axis=0) - self.drawn * gradients
         return np.asarray(mixed, np.float32)
 
     def _rounded(self, model: Floats, rng: Generator) -> Floats:

@@ -95,7 +95,7 @@ def areas(data: Dataset, seeds: int, rounds: int, shards: Iterable[int]) -> dict
     scores: dict[View, list[Scores]] = defaultdict(list)
     truths: list[npt.NDArray[np.bool_]] = []
     for seed in range(seeds):
-        clients = _clients(data, seed)
+        clients, _ = dealt(data, seed)
         summed = _training(data, clients, seed, rounds, tuple(shards))
         truths.append(np.concatenate([client.truth for client in clients]))
         for view, rows in summed.items():
@@ -104,21 +104,27 @@ def areas(data: Dataset, seeds: int, rounds: int, shards: Iterable[int]) -> dict
     return {view: auc(np.concatenate(found), truth) for view, found in scores.items()}
 
 
-def _clients(data: Dataset, seed: int) -> list[Client]:
+def dealt(
+    data: Dataset, seed: int, count: int = N, known: int = KNOWN, canaries: int = CANARIES
+) -> tuple[list[Client], Tensor]:
+    """Clients with samples and canaries of their own, and the rows that none of them has.
+
+    The first ``known`` samples of a client are no canaries.
+    """
     rng = np.random.default_rng(seed)
-    order = rng.permutation(len(data.labels))[: N * (KNOWN + CANARIES)].reshape(N, -1)
+    order, used = rng.permutation(len(data.labels)), count * (known + canaries)
     clients = []
-    for row in order:
-        truth = rng.random(CANARIES) < 0.5
-        mine = torch.from_numpy(np.concatenate([row[:KNOWN], row[KNOWN:][truth]]))
-        canaries = torch.from_numpy(row[KNOWN:])
+    for row in order[:used].reshape(count, -1):
+        truth = rng.random(canaries) < 0.5
+        mine = torch.from_numpy(np.concatenate([row[:known], row[known:][truth]]))
+        among = torch.from_numpy(row[known:])
         clients.append(
             Client(
                 data.inputs[mine], data.labels[mine],
-                data.inputs[canaries], data.labels[canaries], truth,
+                data.inputs[among], data.labels[among], truth,
             )
         )  # fmt: skip
-    return clients
+    return clients, torch.from_numpy(order[used:])
 
 
 def _training(
@@ -132,7 +138,7 @@ def _training(
         updates = torch.stack([-RATE * flat.gradient(c.inputs, c.labels) for c in clients])
         gradients = [flat.sample_gradients(c.canary_inputs, c.canary_labels) for c in clients]
         for view, place, scores in _round(flat, clients, updates, gradients, number, shards, seed):
-            summed[view][place] += _standardized(scores)
+            summed[view][place] += standardized(scores)
         start = 0
         for parameter in network.parameters():
             part = updates.mean(0)[start : start + parameter.numel()]
@@ -200,7 +206,8 @@ def _minus_losses(flat: FlatNetwork, weights: Tensor, client: Client) -> Tensor:
     return -flat.losses(weights, client.canary_inputs, client.canary_labels)
 
 
-def _standardized(scores: Tensor) -> Scores:
+def standardized(scores: Tensor) -> Scores:
+    """The scores of one client's canaries with mean 0 and deviation 1, so that rounds add up."""
     found = scores.double().numpy()
     centered: Scores = (found - found.mean()) / (found.std() + 1e-12)
     return centered

@@ -59,6 +59,7 @@ class Flat:
         self.start = torch.cat([p.detach().reshape(-1) for p in network.parameters()])
         self.gradients: Callable[[Tensor, Tensor, Tensor], Tensor] = vmap(grad(self._loss))
         """Mean gradients of ``(n, M)`` weights on data of ``(n, samples, ...)``."""
+        self._each = vmap(vmap(grad(self._of_one), in_dims=(None, 0, 0)))
 
     @property
     def size(self) -> int:
@@ -75,7 +76,15 @@ class Flat:
 
     def _loss(self, weights: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
         loss = cross_entropy(self.outputs(weights, inputs), labels)
-        return loss + self._decay / 2 * weights.square().sum()
+        return loss + self._decay / 2 * weights.square().sum() if self._decay else loss
+
+    def sample_gradients(self, weights: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """The gradient of each sample alone, shape ``(n, samples, M)``; arguments as before."""
+        found: Tensor = self._each(weights, inputs, labels)
+        return found
+
+    def _of_one(self, weights: Tensor, sample: Tensor, label: Tensor) -> Tensor:
+        return self._loss(weights, sample[None], label[None])
 
     def accuracy(self, weights: Tensor, data: Clients) -> float:
         """On the samples that no client has."""

@@ -8,7 +8,7 @@ shifts that move without receipts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,8 @@ class Rounds:
         self._shards = [roster.partition.indices(shard) for shard in range(plan.shards)]
         self.member_shifts = np.zeros((len(roster.parties), plan.num_parameters), np.float32)
         self.shift = np.zeros(plan.num_parameters, np.float32)
+        self.sent: dict[int, tuple[Places, Floats]] = {}
+        """The coordinates and values that each member sent in the last round of thinned ones."""
         self._gamma = np.float32(gamma(omega(plan.one_in)))
 
     def mean(self, updates: Floats, current: Round, lost: Collection[int] = ()) -> Floats:
@@ -72,35 +74,32 @@ class Rounds:
 
     def _one_mask(self, updates: Floats, current: Round) -> Floats:
         at, factor = self._kept(current, 0), np.float32(self._roster.plan.one_in)
-        rows = [updates[place, at] * factor for place in current.taking_part]
+        self.sent = {place: (at, updates[place, at] * factor) for place in current.taking_part}
+        rows = [values for _, values in self.sent.values()]
         result = np.zeros(updates.shape[1], np.float32)
         result[at] = mean(rows, [current.weights[place] for place in current.taking_part])
         return result
 
     def _own_masks(self, updates: Floats, current: Round, gone: npt.NDArray[np.bool_]) -> Floats:
-        factor, steps = np.float32(self._roster.plan.one_in), {}
+        factor, self.sent = np.float32(self._roster.plan.one_in), {}
         summed = np.zeros(updates.shape[1])
         for place in current.taking_part:
             at = self._kept(current, place)
             base = self.member_shifts[place, at] if self._shift else np.float32(0)
             values = (updates[place, at] - base) * factor
             summed[at] += values.astype(np.float64) * current.weights[place]
-            steps[place] = at, values
+            self.sent[place] = at, values
         summed /= current.total
         if not self._shift:
             return summed.astype(np.float32)
         result: Floats = (summed + self.shift).astype(np.float32)
-        self._move(steps, summed, current.presence, gone)
+        self._move(summed, current.presence, gone)
         return result
 
     def _move(
-        self,
-        steps: Mapping[int, tuple[Places, Floats]],
-        summed: npt.NDArray[np.float64],
-        presence: float,
-        gone: npt.NDArray[np.bool_],
+        self, summed: npt.NDArray[np.float64], presence: float, gone: npt.NDArray[np.bool_]
     ) -> None:
-        for place, (at, values) in steps.items():
+        for place, (at, values) in self.sent.items():
             moved = self._gamma * values
             if self._receipts:
                 moved = np.where(gone[at], np.float32(0), moved)
