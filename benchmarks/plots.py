@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Curve", "Line", "draw", "draw_curves"]
+__all__ = ["Curve", "Line", "Point", "draw", "draw_curves", "draw_panels"]
 
 _OURS = ("#8fc1ff", "#3f8ae0", "#0b3d91")
 _OTHERS = (
@@ -133,3 +133,70 @@ def draw_curves(path: Path, curves: Sequence[Curve], size: str, title: str) -> N
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
         figure.savefig(path, format="svg", metadata={"Date": None})
         plt.close(figure)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One contender in a plane.
+
+    Attributes:
+        family: in the legend; a line joins its points. ERIS' are emphasised.
+        x: better to the right.
+        y: better below.
+        best: whether it is on the front.
+    """
+
+    family: str
+    x: float
+    y: float
+    best: bool
+
+
+def draw_panels(path: Path, panels: Mapping[str, Sequence[Point]], x: str, y: str) -> None:
+    """Write the picture of planes with their fronts; it is the same for the same points.
+
+    Args:
+        path: of the SVG.
+        panels: points in the order of the legend, by title; all have the same families.
+        x: the name of the horizontal axis.
+        y: of the vertical one.
+    """
+    matplotlib: Any = import_module("matplotlib")
+    matplotlib.use("svg")
+    plt: Any = import_module("matplotlib.pyplot")
+    style = {"svg.hashsalt": "modelkin", "svg.fonttype": "none", "font.size": 9}
+    with matplotlib.rc_context(style):
+        figure, panes = plt.subplots(
+            1, len(panels), figsize=(11, 5.5), layout="constrained", sharey=True, squeeze=False
+        )
+        for axes, (title, points) in zip(panes[0], panels.items(), strict=True):
+            _add_points(axes, points)
+            axes.set(xlabel=x, title=title)
+            axes.grid(visible=True, which="major", alpha=0.3)
+            axes.spines[["top", "right"]].set_visible(False)
+        panes[0][0].set_ylabel(y)
+        handles, labels = panes[0][0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+        plt.close(figure)
+
+
+def _add_points(axes: Any, points: Sequence[Point]) -> None:
+    best = sorted((each.x, each.y) for each in points if each.best)
+    axes.plot(
+        *zip(*best, strict=True), color="#333333", linewidth=7, alpha=0.22, label="the front",
+        solid_joinstyle="round",
+    )  # fmt: skip
+    ours, others, markers = cycle(_OURS), cycle(_OTHERS), cycle("os^DvP")
+    for family in dict.fromkeys(each.family for each in points):
+        own = family.startswith("ERIS")
+        mine = [each for each in points if each.family == family]
+        axes.plot(
+            [each.x for each in mine],
+            [each.y for each in mine],
+            label=family,
+            color=next(ours if own else others),
+            linewidth=1.5 if own else 0.8,
+            marker=next(markers) if own else ".",
+            markersize=6 if own else 7,
+        )
