@@ -23,10 +23,10 @@ from modelkin.core.fingerprints.relations.positions import Position, position_of
 
 __all__ = ["Merge", "Merges", "merge_of"]
 
-_STRETCH: Final = (0.94, 1.05)
+_STRETCH: Final = (0.94, 1.06)
 """What the two distances of an average are, of the distance between its two models. Linear and
-spherical ones have .98 to 1.03, averages of three 1.08 to 1.15, snapshots of one training 1.1 and
-more, the common base 1.4, siblings 2."""
+spherical ones have 1.00 to 1.06, a light fine-tune between its base and a sibling 1.07, snapshots
+of one training 1.1 and more, TIES and DARE 1.7 and more, the common base and siblings 3."""
 _REACH: Final = 0.93
 """The most that either distance is of it. A model that was merely changed a little lies beside one
 of the two, and as far from the other as that one."""
@@ -38,6 +38,9 @@ _DEVIATIONS: Final = 3.5
 _UNEVEN: Final = 0.1
 """How far the shares of kinds and of layers are from that of the whole: an average has one share
 everywhere, and what was put together of whole tensors has 0 and 1."""
+_OF_LEAST: Final = 0.5
+"""How far, of the lesser of the two shares: where that is small, all parts have nearly none. Linear
+and spherical averages have at most .34, a model put together of a stranger's layers 1."""
 _LEAST_KEYS: Final = 32
 """Keys of a kind and a length that tell a distance."""
 
@@ -65,8 +68,10 @@ class Merge:
     @property
     def is_average(self) -> bool:
         """Whether it is an average of the two."""
-        of_both = min(self.share, 1 - self.share) >= _LEAST_SHARE
-        return of_both and self.unevenness is not None and self.unevenness <= _UNEVEN
+        least = min(self.share, 1 - self.share)
+        if self.unevenness is None or least < _LEAST_SHARE:
+            return False
+        return self.unevenness <= min(_UNEVEN, _OF_LEAST * least)
 
 
 def merge_of(checkpoint: Fingerprint, first: Fingerprint, second: Fingerprint) -> Merge | None:
@@ -94,13 +99,14 @@ class Merges:
         """How it lies to two of them, by their numbers; as :func:`merge_of`."""
         numbers = (0, first + 1, second + 1)
         scale = max(self._all[number].scale for number in numbers)
-        own, between = self._of(0, scale), self._of(numbers[1], scale)
+        own = self._of(0, scale)
         to_first, to_second = (self._between(0, number, scale) for number in numbers[1:])
-        apart = between.mean(self._between(numbers[1], numbers[2], scale))
         parts = own.mean(to_first), own.mean(to_second)
+        ways = [self._apart(0, number, scale) for number in numbers[1:]]
+        apart = self._apart(*numbers[1:], scale)
         if not apart or sum(parts) <= 0:
             return None
-        share, stretch, reach = parts[1] / sum(parts), sum(parts) / apart, max(parts) / apart
+        share, stretch, reach = parts[1] / sum(parts), sum(ways) / apart, max(ways) / apart
         is_straight = _STRETCH[0] <= stretch <= _STRETCH[1] and reach <= _REACH
         if not (is_straight and self._is_between(numbers[1], numbers[2], scale)):
             return Merge(share, stretch, reach, None)
@@ -124,6 +130,15 @@ class Merges:
             if gained - lost < _DEVIATIONS * math.sqrt(gained + lost):
                 return False
         return True
+
+    def _apart(self, one: int, other: int, scale: int) -> float:
+        """How far two models are from each other: the mean of the distances from either.
+
+        Each has lines of its own, as of tokens that one adds, so these differ. A single one put a
+        fine-tune between a sibling and a rounded base, and half of all averages off the line.
+        """
+        ways = (one, other), (other, one)
+        return sum(self._of(a, scale).mean(self._between(a, b, scale)) for a, b in ways) / 2
 
     def _of(self, number: int, scale: int) -> _Strata:
         key = number, scale

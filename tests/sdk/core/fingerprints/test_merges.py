@@ -76,8 +76,36 @@ def test_a_base_is_no_average_of_a_near_derivative_and_another_one() -> None:
     grown = DERIVED["more tokens"](base)
     found = merge_of(fingerprint(base, None), fingerprint(grown, None), fingerprint(mixed, None))
     assert found is not None
-    assert found.unevenness is not None
+    assert found.stretch == pytest.approx(1, abs=0.05)
     assert found.share > 0.95
+    assert not found.is_average
+
+
+def test_the_order_of_two_models_tells_nothing(
+    parents: tuple[Fingerprint, Fingerprint],
+) -> None:
+    """Of models of unlike numbers of lines neither is the one from which distances are taken."""
+    first, second = parents
+    grown = fingerprint(DERIVED["more tokens"](tuned(1)))
+    merged = fingerprint(average(tuned(1), tuned(2), 0.3))
+    for other in (first, grown):
+        one, turned = merge_of(merged, other, second), merge_of(merged, second, other)
+        assert one is not None
+        assert turned is not None
+        assert one.stretch == pytest.approx(turned.stretch)
+        assert one.share == pytest.approx(1 - turned.share)
+        assert one.is_average == turned.is_average
+
+
+def test_a_base_is_no_average_of_its_copy_and_layers_put_together() -> None:
+    """Layers of the other model are its own, or a stranger's: the lesser share is 0 or all."""
+    base, stranger = model(1), model(2)
+    mixed = {name: (base if name < "layers.2" else stranger)[name] for name in base}
+    copy = fingerprint(changed(base, 4, 0.005))
+    found = merge_of(fingerprint(base), copy, fingerprint(mixed))
+    assert found is not None
+    assert found.stretch == pytest.approx(1, abs=0.02)
+    assert found.unevenness == pytest.approx(1 - found.share, abs=0.01)
     assert not found.is_average
 
 
