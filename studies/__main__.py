@@ -23,6 +23,7 @@ from studies.hub import Hub
 from studies.lines import command as lines
 from studies.loaders.folder import DataError
 from studies.making import Task, make, make_all
+from studies.papers import section as papers
 from studies.real.command import FAMILIES, measure
 from studies.real.downloads import CACHE
 from studies.samples import samples_of
@@ -81,7 +82,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         choices=(*TABLES, ALL, "real", "lines", "page"),
         help="all makes every cell of federations, real measures published checkpoints, which it "
         "downloads, lines trains small networks; page writes docs/evidence.md and docs/evidence/ "
-        "from the cells that there are",
+        "from the cells that there are, and docs/papers.md from these pages",
     )
     parser.add_argument("--data", choices=DATA, default="digits")
     parser.add_argument(
@@ -140,6 +141,7 @@ def _quick() -> int:
 
 def _written(check: bool) -> int:
     made = page.written(Cells())
+    made |= {papers.PAGE: page.joined(papers.blocks(made))}
     made |= {FOLDER / name: text for name, text in pictures(Cells()).items()}
     for path, text in made.items():
         if check and not (path.exists() and path.read_text() == text):

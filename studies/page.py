@@ -44,7 +44,7 @@ from studies.tables import (
     uplift,
 )
 
-__all__ = ["FOLDER", "PAGE", "written"]
+__all__ = ["FOLDER", "PAGE", "joined", "written"]
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "docs" / "evidence.md"
 FOLDER: Final = PAGE.with_suffix("")
@@ -184,10 +184,10 @@ def written(cells: Cells, *, judged: bool = True) -> dict[Path, str]:
     listed = (f"- [{topic.title}](evidence/{topic.name}.md): {topic.about}." for topic in made)
     blocks = ["# Evidence", _PURPOSE, opening.WORDS, _DECIDING, *opening.advice(cells)]
     blocks += ["## All tables", _SOURCE, "\n".join(listed)]
-    pages = {PAGE: _joined(blocks)}
+    pages = {PAGE: joined(blocks)}
     for topic, tables in made.items():
         head = [f"# {topic.title}", _LINE_OF_TABLES]
-        pages[FOLDER / f"{topic.name}.md"] = _joined([*head, *tables])
+        pages[FOLDER / f"{topic.name}.md"] = joined([*head, *tables])
     return pages
 
 
@@ -214,7 +214,8 @@ def _gates(cells: Cells) -> Iterator[str]:
         yield paragraphs.table(("figure", "seen", "target", "met"), rows)
 
 
-def _joined(blocks: Iterable[str]) -> str:
+def joined(blocks: Iterable[str]) -> str:
+    """The text of a page, its paragraphs and lists in lines of the pages' length."""
     return "\n\n".join(_wrapped(block.strip()) for block in blocks) + "\n"
 
 

@@ -1,0 +1,1 @@
+"""Three papers, element by element: where each is, its figure, and ours."""
