@@ -21,6 +21,7 @@ from demo.data import deal
 __all__ = [
     "CLASSES",
     "CONCEPTS",
+    "DRAWN",
     "GROUPS",
     "Clients",
     "Data",
@@ -38,6 +39,8 @@ Change = Callable[[Images, Integers, int], tuple[Images, Integers]]
 CLASSES: Final = 10
 GROUPS: Final = 4
 CONCEPTS: Final = ("rotations", "styles", "permuted labels", "swapped labels")
+DRAWN: Final = ", drawn"
+"""The end of a scenario whose clients have labels by chance, in place of equal numbers of each."""
 _NOISE: Final = 0.4
 """The share of a client's samples that are of any label."""
 _SYNTHETIC: Final = 3_000
@@ -97,7 +100,8 @@ def plant(scenario: str, *, data: Data = "digits", num_clients: int = 24, seed: 
 
     Args:
         scenario: ``iid``; ``labels`` or ``noisy labels`` (40% of any label in each client); one of
-            :data:`CONCEPTS`, on clients whose labels are alike; or ``dirichlet A``.
+            :data:`CONCEPTS`, on clients with equal numbers of each label, or with :data:`DRAWN`
+            after it on clients with any samples; or ``dirichlet A``.
         data: the source of the images.
         num_clients: N.
         seed: the seed of all that is random.
@@ -135,11 +139,13 @@ def plant_among(
         counts = deal(stock, num_clients, float(scenario.split()[1]), rng)
     elif scenario in ("labels", "noisy labels"):
         counts = _by_label(stock, groups, _NOISE if scenario == "noisy labels" else 0.0, rng)
+    elif scenario.endswith(DRAWN):
+        counts = _by_chance(labels, num_clients, classes, rng)
     else:
         counts = np.tile(stock // num_clients, (num_clients, 1))
     if not counts.any(axis=1).all():
         raise ValueError(f"{labels.size} samples are too few for {num_clients} clients")
-    change = _change(scenario, rng, classes)
+    change = _change(scenario.removesuffix(DRAWN), rng, classes)
     dealt = _deal_samples(labels, counts, rng)
     changed = [
         change(drawn[own], labels[own], int(group))
@@ -231,6 +237,15 @@ def _by_label(
             counts[client, chosen] += 1
             left[chosen] -= 1
     return counts
+
+
+def _by_chance(
+    labels: Integers, num_clients: int, classes: int, rng: np.random.Generator
+) -> Integers:
+    """Return each client's number of samples of each label, where any samples are dealt."""
+    size = labels.size // num_clients
+    dealt = rng.permutation(labels)[: size * num_clients].reshape(num_clients, size)
+    return np.stack([np.bincount(own, minlength=classes) for own in dealt])
 
 
 def _deal_samples(labels: Integers, counts: Integers, rng: np.random.Generator) -> list[Integers]:

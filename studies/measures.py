@@ -1,12 +1,12 @@
 """How well a ranking of clients agrees with their labels, and how two methods differ over seeds.
 
-Oracles are label histograms: a client's true neighbours are those of least Jensen-Shannon
-divergence. Divergences that differ by rounding alone are equal.
+Oracles are label histograms: a client's true neighbours are those of least divergence, by default
+that of Jensen and Shannon. Divergences that differ by rounding alone are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,11 +26,14 @@ class Oracle:
 
     Args:
         mixes: label distributions, ``(N, classes)``.
+        divergences: of all pairs of them, ``(N, N)``.
     """
 
-    def __init__(self, mixes: Floats) -> None:
+    def __init__(
+        self, mixes: Floats, divergences: Callable[[Floats], Floats] = jensen_shannon
+    ) -> None:
         self.mixes = mixes
-        self._far = np.round(others(jensen_shannon(mixes)), DECIMALS)
+        self._far = np.round(others(divergences(mixes)), DECIMALS)
         """The divergence of each client from all others, ``(N, N - 1)``."""
         self._ranks = np.argsort(np.argsort(self._far, axis=1, kind="stable"), axis=1)
 

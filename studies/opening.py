@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -9,10 +10,11 @@ from studies import baselines, rivals
 from studies.cells import Cell, Cells
 from studies.real.families import mhcnuggets, spliceai, torchani
 from studies.real.results import results
+from studies.sections.definitions import present
 from studies.sections.paragraphs import first, of_split
 from studies.sections.summaries import mean
 from studies.settings import DIRICHLET
-from studies.tables import clusters, costs, disclosure, retrieval, samples, uplift
+from studies.tables import clusters, costs, definitions, disclosure, retrieval, samples, uplift
 
 __all__ = ["WORDS", "advice", "contested"]
 
@@ -125,10 +127,13 @@ def _labels(cells: Cells) -> Iterator[Row]:
     own = cells.of(disclosure.NAME)
     if own:
         known = mean(own, "the service, from S", "10 known")
+        few = present(cells.of(definitions.NAME), definitions.LEAST[0])
+        rare = "" if math.isnan(few) else f", {few:.2f} for labels of any sample"
         yield (
             "must hide which labels a client has",
             "blind the indices, and use no service that knows some clients' labels",
-            f"AUC {mean(own, 'whole', 'label presence'):.2f} (chance 0.5); blinded "
+            f"AUC {mean(own, 'whole', 'label presence'):.2f} for labels of 10% of a client's "
+            f"samples or more{rare} (chance 0.5); blinded "
             f"{mean(own, 'blinded', 'label presence'):.2f}, and {known:.2f} to a service that "
             "knows 10 of 40 clients",
             _at("disclosure"),

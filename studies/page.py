@@ -21,6 +21,7 @@ from studies.lines.results import held as lines_held
 from studies.real import section as real
 from studies.real.gates import gates_of_real
 from studies.real.results import results
+from studies.sections import definitions as definition_sections
 from studies.sections import estimates as estimate_sections
 from studies.sections import groups as group_sections
 from studies.sections import paragraphs
@@ -30,6 +31,7 @@ from studies.tables import (
     bounds,
     clusters,
     costs,
+    definitions,
     disclosure,
     epochs,
     estimates,
@@ -92,6 +94,12 @@ class _Topic:
 
 _NEIGHBOURS: Final[tuple[_Study, ...]] = (
     ("Neighbours (Table 3)", "table3", retrieval.NAME, paragraphs.neighbors),
+    (
+        "Neighbours by other oracles",
+        "definitions",
+        definitions.NAME,
+        definition_sections.oracles,
+    ),
     ("The size of a support (Table 9)", "table9", retrieval.NAME, paragraphs.sizes),
     (
         "Local epochs (Table 11)",
@@ -136,6 +144,12 @@ _PRIVACY: Final[tuple[_Study, ...]] = (
         "disclosure",
         disclosure.NAME,
         paragraphs.each_federation(paragraphs.disclosure),
+    ),
+    (
+        "From how many samples on a label is seen",
+        "definitions",
+        definitions.NAME,
+        definition_sections.presence,
     ),
     ("Private supports", "private", privacy.NAME, paragraphs.private_supports),
 )

@@ -216,8 +216,9 @@ def epochs(cells: Sequence[Cell]) -> Iterator[str]:
 def disclosure(cells: Sequence[Cell]) -> Iterator[str]:
     """The attacks, in tables of their AUC."""
     yield (
-        "The area under the ROC curve; 0.5 is chance. Label presence: does a client have a label? "
-        "The outsider has the common weights and samples of each label, and no key."
+        "The area under the ROC curve; 0.5 is chance. Label presence: does a client have a label, "
+        f"in {attacks.PRESENT:.0%} of its samples or more? The outsider has the common weights and "
+        "samples of each label, and no key."
     )
     for split in DIRICHLET:
         held = of_split(cells, split)
@@ -336,7 +337,8 @@ def disclosed(cells: Sequence[Cell]) -> Iterator[str]:
         mean(cells, "signature of 256", "label presence"),
     )
     yield (
-        f"**A support shows which labels its client has**: AUC {whole:.3f}, and {signed:.3f} from "
+        "**A support shows which labels its client has**, in "
+        f"{attacks.PRESENT:.0%} of its samples or more: AUC {whole:.3f}, and {signed:.3f} from "
         "a signature alone. Blinding ends that for outsiders "
         f"({mean(cells, 'blinded', 'label presence'):.3f})."
     )

@@ -16,7 +16,7 @@ from sklearn.metrics import (
 )
 
 from demo.data import Integers
-from demo.planted import CONCEPTS, GROUPS
+from demo.planted import CONCEPTS, DRAWN, GROUPS
 from studies import baselines
 from studies.cells import Figures
 from studies.clustered import Personal, ifca, split_by_updates
@@ -28,6 +28,7 @@ from studies.tables.retrieval import supports_of
 __all__ = [
     "ALONE",
     "CFL",
+    "CHANCE",
     "CLIENTS",
     "FREE",
     "GLOBAL",
@@ -49,6 +50,8 @@ __all__ = [
 NAME: Final = "clusters"
 CLIENTS: Final = 20
 PLANTED: Final = ("labels", "noisy labels", *CONCEPTS)
+CHANCE: Final = tuple(f"{concept}{DRAWN}" for concept in CONCEPTS)
+"""The concepts on clients whose labels are drawn by chance."""
 IOS: Final = "IOS, K = 10%"
 LINKED: Final = "average linkage"
 """At the true number of groups."""
@@ -68,9 +71,9 @@ _UNPLANTED: Final = ("dirichlet 0.1", "dirichlet 0.3")
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
     """Planted groups, and Dirichlet splits that have none; texts are not rotated."""
-    splits: tuple[str, ...] = (*PLANTED, *_UNPLANTED)
+    splits: tuple[str, ...] = (*PLANTED, *CHANCE, *_UNPLANTED)
     if data == "newsgroups":
-        splits = tuple(split for split in splits if split not in _OF_IMAGES)
+        splits = tuple(split for split in splits if not split.startswith(_OF_IMAGES))
     return grid(seeds, data, network, splits, CLIENTS)
 
 
