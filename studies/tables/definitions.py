@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from demo.data import jensen_shannon
 from modelkin import select_support
+from modelkin.core.similarity.overlap import shared_count
 from studies import baselines
 from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub
 from studies.measures import Oracle, others, ranking
 from studies.settings import DIRICHLET, PATHOLOGICAL, Setting, grid
-from studies.tables.disclosure import auc, importances_of_classes
+from studies.tables.disclosure import PRESENT, importances_of_classes, label_presence
 from studies.tables.retrieval import EPOCHS, ios, supports_of
 
 __all__ = [
@@ -45,7 +45,7 @@ BINS: Final = 5
 """Bins of equal size, of the oracle's similarity of pairs."""
 LEAST: Final = ("any sample", "5% of the samples", "10% of the samples")
 """From which share of its samples on a client has a label."""
-_SHARES: Final = (1e-9, 0.05, 0.1)
+_SHARES: Final = (1e-9, 0.05, PRESENT)
 _NEIGHBOURS: Final = 8
 
 Distances = Callable[[Floats], Floats]
@@ -136,11 +136,6 @@ def _presence(federation: Federation) -> dict[str, float]:
     supports = [*supports_of(federation, federation.importances, "10%").values()]
     rows = importances_of_classes(federation)
     classes = [select_support(row, k=supports[0].k) for row in rows]
-    guesses = np.array([[_common(a.indices, b.indices) for b in classes] for a in supports])
-    likeness = guesses - guesses.mean(axis=0)
+    guesses = np.array([[float(shared_count(a, b)) for b in classes] for a in supports])
     pairs = zip(LEAST, _SHARES, strict=True)
-    return {name: auc(federation.mixes >= share, likeness) for name, share in pairs}
-
-
-def _common(a: npt.NDArray[np.integer], b: npt.NDArray[np.integer]) -> float:
-    return float(np.intersect1d(a, b, assume_unique=True).size)
+    return {name: label_presence(federation.mixes, guesses, share) for name, share in pairs}

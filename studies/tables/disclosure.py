@@ -96,14 +96,15 @@ def importances_of_classes(federation: Federation) -> npt.NDArray[np.float32]:
     return np.stack([federation.importance_of(samples[own], labels[own]) for own in of_class])
 
 
-def label_presence(mixes: Floats, guesses: Floats) -> float:
+def label_presence(mixes: Floats, guesses: Floats, least: float = PRESENT) -> float:
     """The AUC of "this client has this label", from likenesses of clients and classes.
 
     Args:
         mixes: the clients' true label distributions, ``(N, classes)``.
         guesses: how like each client is to a client of one class alone, of that shape.
+        least: the share of its samples from which a client has a label.
     """
-    return auc(mixes >= PRESENT, guesses - guesses.mean(axis=0))
+    return auc(mixes >= least, guesses - guesses.mean(axis=0))
 
 
 def _seen(
