@@ -26,7 +26,8 @@ __all__ = ["Merge", "Merges", "merge_of"]
 _STRETCH: Final = (0.94, 1.06)
 """What the two distances of an average are, of the distance between its two models. Linear and
 spherical ones have 1.00 to 1.06, a light fine-tune between its base and a sibling 1.07, TIES and
-DARE 1.7 and more, the common base and siblings 3."""
+DARE 1.7 and more, the common base and siblings 3. Snapshots of one training have 1.07 and more by
+all keys. By one in 16 neighbours in time have down to 1.04, so 4 of 360 are told as averages."""
 _REACH: Final = 0.93
 """The most that either distance is of it. A model that was merely changed a little lies beside one
 of the two, and as far from the other as that one."""
