@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = measure(asked.family, asked.cache)
         return _written(check=False) or status
     if asked.table == "lines":
-        status = lines.measure(asked.cell)
+        status = lines.measure(asked.cell, processes=asked.processes)
         return _written(check=False) or status
     try:
         return _studied(asked)

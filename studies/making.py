@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from functools import partial
 from typing import Final
 
 import torch
@@ -13,6 +12,7 @@ import torch
 from studies.catalogue import BY_NAME, TIMED
 from studies.cells import Cells
 from studies.hub import Hub
+from studies.processes import shared
 from studies.settings import Setting
 
 __all__ = ["Task", "make", "make_all"]
@@ -44,22 +44,9 @@ def make_all(cells: Cells, tasks: Sequence[Task], processes: int) -> Iterator[st
         A line for each, as of :func:`make`, when it is made.
     """
     left = [task for task in tasks if not cells.path(*task).exists()]
-    yield from _made(cells, [task for task in left if task[0] in TIMED], 1)
-    yield from _made(cells, [task for task in left if task[0] not in TIMED], processes)
-
-
-def _made(cells: Cells, tasks: Sequence[Task], processes: int) -> Iterator[str]:
-    if not tasks:
-        return
-    count = min(processes, len(tasks))
-    with ProcessPoolExecutor(count, get_context("spawn")) as pool:
-        making = [pool.submit(_make, cells, task) for task in tasks]
-        try:
-            for done in as_completed(making):
-                yield done.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    work = partial(_make, cells)
+    yield from shared(work, [task for task in left if task[0] in TIMED], 1)
+    yield from shared(work, [task for task in left if task[0] not in TIMED], processes)
 
 
 def _make(cells: Cells, task: Task) -> str:

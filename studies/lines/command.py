@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -46,33 +47,43 @@ from studies.lines.trained import Trained
 from studies.lines.upcycled import upcycled
 from studies.lines.words.answers import word_figures
 from studies.lines.zoo import CACHE, Zoo
+from studies.processes import shared
 
 __all__ = ["NAMES", "figures_of", "measure"]
 
 _SCALE_OF_STRANGERS: Final = 8
 
 
-def measure(names: Sequence[str] = (), folder: Path = FOLDER, cache: Path = CACHE) -> int:
+def measure(
+    names: Sequence[str] = (), folder: Path = FOLDER, cache: Path = CACHE, processes: int = 1
+) -> int:
     """Make the cells that there are not, and print all gates.
 
     Args:
         names: of the cells; none for all.
         folder: for cells.
         cache: for trained weights.
+        processes: how many make cells.
 
     Returns:
         The exit status.
     """
-    torch.set_num_threads(1)  # so sums have one order, and figures are the same again
-    for name in names or NAMES:
-        if not is_held(name, folder):
-            began = time.process_time()
-            keep(name, _MAKERS[name](Zoo(cache)), folder)
-            print(f"lines, {name}: {time.process_time() - began:.0f} s", flush=True)
+    left = [name for name in names or NAMES if not is_held(name, folder)]
+    make = partial(_make, folder=folder, cache=cache)
+    for group in (_OF_ONE, _OF_ALL):  # the first train what the others read
+        for line in shared(make, [name for name in left if name in group], processes):
+            print(line, flush=True)
     gates = gates_of_lines(held(NAMES, folder))
     for gate in gates:
         print(gate)
     return 0 if all(gate.met for gate in gates) else 1
+
+
+def _make(name: str, folder: Path, cache: Path) -> str:
+    torch.set_num_threads(1)  # so sums have one order, and figures are the same again
+    began = time.process_time()
+    keep(name, _MAKERS[name](Zoo(cache)), folder)
+    return f"lines, {name}: {time.process_time() - began:.0f} s"
 
 
 def figures_of(trained: Trained) -> Figures:
@@ -127,8 +138,10 @@ def _of(architecture: Architecture) -> Callable[[Zoo], Figures]:
     return lambda zoo: figures_of(Trained(architecture, zoo))
 
 
-_MAKERS: Final[dict[str, Callable[[Zoo], Figures]]] = {
-    **{name: _of(architecture) for name, architecture in ARCHITECTURES.items()},
+_OF_ONE: Final[dict[str, Callable[[Zoo], Figures]]] = {
+    name: _of(architecture) for name, architecture in ARCHITECTURES.items()
+}
+_OF_ALL: Final[dict[str, Callable[[Zoo], Figures]]] = {
     HUB: lambda zoo: hub_figures(Trained(LLAMA, zoo)),
     MERGES: lambda zoo: merge_figures(Trained(LLAMA, zoo)),
     STRANGERS: _strangers,
@@ -138,5 +151,6 @@ _MAKERS: Final[dict[str, Callable[[Zoo], Figures]]] = {
     HIDING: hiding_figures,
     WORDS: lambda zoo: word_figures(zoo, _derivatives),
 }
+_MAKERS: Final = _OF_ONE | _OF_ALL
 NAMES: Final = tuple(_MAKERS)
 """The names of all cells."""

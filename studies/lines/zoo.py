@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -36,7 +37,7 @@ class Zoo:
         if not path.exists():
             made = make()
             path.parent.mkdir(parents=True, exist_ok=True)
-            new = path.with_suffix(".new")
+            new = path.with_suffix(f".{os.getpid()}.new")  # other processes may make it, too
             save_file(made, new)
             new.replace(path)
         return load_file(path)
