@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from docs.line_length import MAX_LINE_LENGTH
-from studies import gains, opening
+from studies import opening
 from studies.cells import Cells
 from studies.gates import gates_of
 from studies.lines import section as lines
@@ -23,8 +23,8 @@ from studies.real.gates import gates_of_real
 from studies.real.results import results
 from studies.sections import definitions as definition_sections
 from studies.sections import estimates as estimate_sections
+from studies.sections import gains, paragraphs
 from studies.sections import groups as group_sections
-from studies.sections import paragraphs
 from studies.sections import training as training_sections
 from studies.settings import DIRICHLET
 from studies.tables import (

@@ -7,8 +7,8 @@ import pytest
 
 from modelkin import select_support
 from studies.cells import Cell
-from studies.gains import gaining, ordered
 from studies.rarity import rare_overlap
+from studies.sections.gains import gaining, ordered
 from studies.settings import DIRICHLET, NETWORKS, Setting
 from tests.support.orders.reference import important_first, octave_weights, ordered_cosine
 
