@@ -40,6 +40,10 @@ Section = Callable[[Sequence[Cell]], Iterator[str]]
 """The paragraphs and tables of a study, from its cells."""
 
 _FIRST: Final = ("digits", "cnn")
+_ORACLES: Final = (
+    "the paper names Wasserstein's distance, and [neighbours by other "
+    "oracles](neighbours.md#neighbours-by-other-oracles) have both"
+)
 _RECALL: Final = ("R@4", "R@8", "R@16", "tied R@8")
 
 
@@ -114,7 +118,8 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
     yield (
         "A: importance at the common weights, before any training. B: over eight local epochs, as "
         "the paper has it. Means over seeds, with 95% intervals; strict ties, but where it says "
-        "tied. The best baseline is chosen on seeds that no table uses."
+        "tied. The best baseline is chosen on seeds that no table uses. True neighbours are of "
+        f"least Jensen-Shannon divergence; {_ORACLES}."
     )
     for (data, network), own in federations(cells):
         rows = []
@@ -162,7 +167,7 @@ def donors(cells: Sequence[Cell]) -> Iterator[str]:
     yield (
         "Kendall's tau-b and R@5 of each client's ranking against the true one; and the "
         "Jensen-Shannon divergence of its labels from those of eight donors, by their weights "
-        "(less is better)."
+        f"(less is better). The true ranking is by that divergence, too; {_ORACLES}."
     )
     for (data, network), own in federations(cells):
         rows = []
