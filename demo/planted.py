@@ -99,9 +99,9 @@ def plant(scenario: str, *, data: Data = "digits", num_clients: int = 24, seed: 
     """Clients of a scenario; no two have a sample in common.
 
     Args:
-        scenario: ``iid``; ``labels`` or ``noisy labels`` (40% of any label in each client); one of
-            :data:`CONCEPTS`, on clients with equal numbers of each label, or with :data:`DRAWN`
-            after it on clients with any samples; or ``dirichlet A``.
+        scenario: ``labels`` or ``noisy labels`` (40% of any label in each client); ``dirichlet A``;
+            ``iid`` or one of :data:`CONCEPTS`, on clients with equal numbers of each label, or with
+            :data:`DRAWN` after it on clients with any samples.
         data: the source of the images.
         num_clients: N.
         seed: the seed of all that is random.
@@ -151,7 +151,7 @@ def plant_among(
         change(drawn[own], labels[own], int(group))
         for own, group in zip(dealt, groups, strict=True)
     ]
-    if scenario == "iid" or scenario.startswith("dirichlet"):
+    if scenario.removesuffix(DRAWN) == "iid" or scenario.startswith("dirichlet"):
         groups = np.zeros_like(groups)
     return Clients(
         tuple(each[0] for each in changed),

@@ -1,6 +1,9 @@
 """Clustered federated learning: models that clusters train, and two methods that find their own.
 
-Sources: IFCA, Ghosh et al., NeurIPS 2020; clustered federated learning, Sattler et al., 2020.
+Beside clusters, models that each client averages over its neighbours in a graph.
+
+Sources: IFCA, Ghosh et al., NeurIPS 2020; clustered federated learning, Sattler et al., 2020;
+Per-FedAvg, Fallah et al., NeurIPS 2020, of the first order.
 """
 
 from __future__ import annotations
@@ -10,17 +13,20 @@ from typing import Final
 import numpy as np
 import torch
 from sklearn.cluster import AgglomerativeClustering
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from demo.cohort import Cohort, Weights
+from demo.cohort import RATE, Cohort, Weights
 from demo.data import Integers
 from studies.federations import Federation, Floats, flat
 from studies.networks.small import common_model
 
-__all__ = ["EPOCHS", "ROUNDS", "Personal", "ifca", "split_by_updates"]
+__all__ = ["EPOCHS", "ROUNDS", "STEP", "Meta", "Personal", "ifca", "on_graph", "split_by_updates"]
 
 ROUNDS: Final = 15
 EPOCHS: Final = 2
+STEP: Final = RATE
+"""The rate of the step that adapts a model to a client: that of training, the source's 0.01."""
 _FIRST_SPLIT: Final = 3
 """Rounds before Sattler's method may split."""
 _STATIONARY: Final = 0.5
@@ -148,6 +154,51 @@ def _halved(updates: Floats, labels: Integers) -> Integers:
     return found
 
 
+class Meta(Cohort):
+    """Clients that train weights which are good after one step on their own samples.
+
+    First-order MAML, as Per-FedAvg has it: half of a batch makes the step, and the other half gives
+    the gradient at the weights after it.
+    """
+
+    def __init__(self, template: nn.Module, samples: Tensor, labels: Tensor) -> None:
+        super().__init__(template, samples, labels)
+        self._plain, self._gradients = self._gradients, self._after_a_step
+
+    def adapted(self, weights: Weights, x: Tensor, y: Tensor) -> Weights:
+        """Weights after one step of each client on these samples of its own."""
+        found = self._plain(weights, x, y)
+        return {name: values - STEP * found[name] for name, values in weights.items()}
+
+    def _after_a_step(self, weights: Weights, x: Tensor, y: Tensor) -> Weights:
+        half = y.shape[1] // 2
+        there = self.adapted(weights, x[:, :half], y[:, :half])
+        found: Weights = self._plain(there, x[:, half:], y[:, half:])
+        return found
+
+
+def on_graph(federation: Federation, shares: Floats, *, meta: bool) -> tuple[float, float]:
+    """Accuracies of models that each client averages over its neighbours in each round.
+
+    Args:
+        federation: of the clients.
+        shares: how much of each client's model is in whose average, ``(N, N)``; rows sum to 1.
+        meta: Per-FedAvg in place of FedAvg.
+
+    Returns:
+        After the last round, and after one step more of each client on its own samples.
+    """
+    stepping = Meta(federation.model, federation.samples, federation.labels)
+    cohort = stepping if meta else Cohort(federation.model, federation.samples, federation.labels)
+    weights, mixing = federation.start, torch.as_tensor(shares, dtype=torch.float32)
+    for number in range(ROUNDS):
+        _local(cohort, weights, federation.setting.seed, number)
+        _mix(weights, mixing)
+    adapted = stepping.adapted(weights, federation.samples, federation.labels)
+    before, after = (_accuracy(federation, cohort, each) for each in (weights, adapted))
+    return before, after
+
+
 def _local(cohort: Cohort, weights: Weights, seed: int, number: int, epochs: int = EPOCHS) -> None:
     generator = torch.Generator().manual_seed(seed * 1000 + number)
     cohort.train(weights, epochs, generator)
@@ -155,7 +206,10 @@ def _local(cohort: Cohort, weights: Weights, seed: int, number: int, epochs: int
 
 def _average(weights: Weights, labels: Integers) -> None:
     same = torch.as_tensor(labels[:, None] == labels[None], dtype=torch.float32)
-    shares = same / same.sum(dim=1, keepdim=True)
+    _mix(weights, same / same.sum(dim=1, keepdim=True))
+
+
+def _mix(weights: Weights, shares: Tensor) -> None:
     for name, values in weights.items():
         weights[name] = torch.tensordot(shares, values, dims=1)
 

@@ -49,8 +49,9 @@ which find clusters in training: the best of these, and who is also ahead. A "?"
 undecided, since the interval of the difference includes 0. The number is "either" where both give
 the same models. In four groups, clients differ by their labels (noisy labels:
 beside 40% of any label), by what labels mean (permuted labels; swapped labels: two of ten), or by
-their images (rotations, styles). There are no groups, and no ARI, on Dir, which Tables 1 and 8
-deal differently, and on Patho(20%) and Patho(30%): two and three of ten labels a client.
+their images (rotations, styles). Drawn ones have labels by chance, in place of equal numbers.
+There are no groups, and no ARI, on IID, whose clients differ by chance alone, on Dir, which Tables
+1 and 8 deal differently, and on Patho(20%) and Patho(30%): two and three of ten labels a client.
 """
 
 

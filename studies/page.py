@@ -35,6 +35,7 @@ from studies.tables import (
     disclosure,
     epochs,
     estimates,
+    graphs,
     lengths,
     newcomers,
     numbers,
@@ -126,6 +127,7 @@ _CLUSTERS: Final[tuple[_Study, ...]] = (
         training_sections.personal,
     ),
     ("Local epochs of clusters (Table 10)", "table10", lengths.NAME, training_sections.lengths),
+    ("Averages over neighbours", "graphs", graphs.NAME, group_sections.graphs),
 )
 _GROUPS: Final[tuple[_Study, ...]] = (
     ("Groups of a free number", "numbers", numbers.NAME, group_sections.numbers),
@@ -289,6 +291,7 @@ def _claims(cells: Cells) -> Iterator[str]:
         yield from paragraphs.priced(held)
     yield from training_sections.against(*map(cells.of, (uplift.NAME, samples.NAME)))
     yield from group_sections.unfound(cells.of(numbers.NAME))
+    yield from group_sections.chanced(paragraphs.first(cells.of(clusters.NAME)))
     yield from training_sections.misplaced(cells.of(newcomers.NAME))
     yield from estimate_sections.against(*map(cells.of, (estimates.NAME, bounds.NAME)))
     yield from real.claims(results(cells.folder))
@@ -309,7 +312,8 @@ _TOPICS: Final = (
     _Topic(
         "clusters",
         "Clusters",
-        "accuracy and ARI of clusters, beside IFCA, CFL, one global model and training alone",
+        "accuracy and ARI of clusters, beside IFCA, CFL, FedBary, Per-FedAvg, one global model and "
+        "training alone",
         _trained,
         _CLUSTERS,
     ),

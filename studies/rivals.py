@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from demo.planted import DRAWN
 from studies import baselines
 from studies.cells import Cell, Cells
 from studies.measures import Paired
@@ -31,6 +32,7 @@ __all__ = [
 ]
 
 RIVALS: Final = (clusters.GLOBAL, clusters.ALONE, clusters.IFCA, clusters.CFL)
+_BY_CHANCE: Final = "drawn "
 _POINT: Final = 0.01
 """Accuracy by which clusters must be ahead to be recommended."""
 _KNOWN: Final = "known"
@@ -55,14 +57,14 @@ class Contest:
     Attributes:
         cells: of the split.
         ours: the row of index overlaps.
-        cosine: the row of a cosine of importances that clusters in the same way.
         number: of clusters: known, free, or either where both give the same models.
+        way: how clusters are made of any similarity; none where the table has one way.
     """
 
     cells: list[Cell]
     ours: str
-    cosine: str
     number: str
+    way: str = ""
 
     @property
     def split(self) -> str:
@@ -72,7 +74,17 @@ class Contest:
     @property
     def grouped(self) -> bool:
         """Whether the clients have groups."""
-        return self.split in clusters.PLANTED
+        return self.cells[0].setting.split in clusters.GROUPED
+
+    @property
+    def drawn(self) -> bool:
+        """Whether clients have labels by chance."""
+        return self.cells[0].setting.split.endswith(DRAWN)
+
+    @property
+    def concept(self) -> str:
+        """The split where labels are not by chance."""
+        return self.split.removeprefix(_BY_CHANCE)
 
     @property
     def place(self) -> str:
@@ -90,10 +102,10 @@ class Contest:
         """The ARI of these with the groups; not a number where there are none."""
         return mean(self.cells, self.ours, "ARI")
 
-    @property
-    def gain(self) -> Paired:
-        """How much more accurate they are than clusters by the cosine, on the same seeds."""
-        return difference(self.cells, self.ours, self.cosine, "accuracy")
+    def gain(self, similarity: str) -> Paired:
+        """How much more accurate they are than clusters by another similarity."""
+        theirs = clusters.row(similarity, self.way) if self.way else similarity
+        return difference(self.cells, self.ours, theirs, "accuracy")
 
     def lead(self, rival: str) -> Paired:
         """How much more accurate a rival is, on the same seeds."""
@@ -121,29 +133,30 @@ def contests(cells: Cells) -> list[Contest]:
     """
     found = []
     held = first(cells.of(clusters.NAME))
-    cosine = baselines.PLAIN_COSINE
     ways = (
-        (clusters.KNOWN, clusters.row(cosine, clusters.LINKED), _KNOWN),
-        (clusters.FREE, clusters.row(cosine, clusters.PROPAGATED), _FREE),
+        (clusters.KNOWN, _KNOWN, clusters.LINKED),
+        (clusters.FREE, _FREE, clusters.PROPAGATED),
     )
     for split in splits(held):
-        own, planted = of_split(held, split), split in clusters.PLANTED
-        found += [Contest(own, *way) for way in ways[0 if planted else 1 :]]
+        own, grouped = of_split(held, split), split in clusters.GROUPED
+        found += [Contest(own, *way) for way in ways[0 if grouped else 1 :]]
     held = first(cells.of(personal.NAME))
-    found += [
-        Contest(of_split(held, split), personal.ios("K*"), cosine, _FREE) for split in splits(held)
-    ]
+    found += [Contest(of_split(held, split), personal.ios("K*"), _FREE) for split in splits(held)]
     return found
 
 
 def splits(cells: Sequence[Cell]) -> list[str]:
     """The splits of some cells, those with planted groups first."""
     found = dict.fromkeys(cell.setting.split for cell in cells)
-    return sorted(found, key=lambda split: split not in clusters.PLANTED)
+    return sorted(found, key=lambda split: split not in clusters.GROUPED)
 
 
 def shown(split: str) -> str:
     """A split's name for readers: Table 1 deals its Dirichlet splits otherwise than Table 8."""
+    if split == clusters.IID:
+        return "IID"
+    if split.endswith(DRAWN):
+        return f"{_BY_CHANCE}{split.removesuffix(DRAWN)}"
     kind, _, amount = split.partition(" ")
     return f"Dir({amount})" if kind == "dirichlet" else split
 
@@ -172,8 +185,13 @@ def lost(cells: Cells) -> list[Contest]:
 
 
 def named(cells: Cells) -> str:
-    """The best rivals where one is ahead, first where that is decided; nothing where none is."""
-    every = lost(cells)
+    """The best rivals where one is ahead, first where that is decided; nothing where none is.
+
+    Labels drawn by chance are named where the same split without them is not.
+    """
+    found = lost(cells)
+    plain = {contest.split for contest in found if not contest.drawn}
+    every = [each for each in found if not each.drawn or each.concept not in plain]
     sure = [each for each in every if each.lead(each.runner_up()).decided]
     seen = {each.split for each in sure}
     rest = [each for each in every if each.split not in seen]
@@ -193,16 +211,26 @@ def best(cells: Cells) -> list[tuple[str, str]]:
     return [
         (contest.place, _ahead(contest))
         for contest in _joined(contests(cells))
-        if contest.grouped and contest.won()
+        if contest.grouped and not contest.drawn and contest.won()
     ]
 
 
-def gains(cells: Cells, sign: int) -> str:
-    """The splits with a decided gain of this sign over clusters by a cosine, and how much it is."""
+def gains(
+    cells: Cells, sign: int, similarity: str = baselines.PLAIN_COSINE, *, drawn: bool = False
+) -> str:
+    """The splits with a decided gain of this sign over clusters by another similarity.
+
+    Args:
+        cells: of Tables 1 and 8.
+        sign: 1 or -1.
+        similarity: which other one.
+        drawn: with the splits whose labels are drawn by chance.
+    """
     found: dict[str, list[str]] = {}
     for contest in contests(cells):
-        gain = contest.gain
-        if gain.decided and round(sign * gain.mean, 3) > 0:
+        gain = contest.gain(similarity)
+        left_out = contest.drawn and not drawn
+        if not left_out and gain.decided and round(sign * gain.mean, 3) > 0:
             number = f" ({contest.number})" if contest.grouped else ""
             said = f"{sign * gain.mean:+.3f}{number}"
             found.setdefault(titled(contest.cells[0]), []).append(said)

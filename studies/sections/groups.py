@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
+from demo.planted import CONCEPTS, DRAWN
 from studies import baselines, rivals
 from studies.cells import Cell, Cells
+from studies.clustered import STEP
 from studies.sections.paragraphs import first, of_split, table
-from studies.sections.summaries import mean, seeds, spread
+from studies.sections.summaries import difference, mean, seeds, spread
 from studies.settings import NETWORKS
 from studies.tables import clusters as grouped
+from studies.tables import graphs as linked
 from studies.tables import numbers as freed
 from studies.tables import personal
 from studies.tables import samples as few
+from studies.tables.definitions import FEDBARY
 
-__all__ = ["clusters", "compared", "numbers", "unfound"]
+__all__ = ["chanced", "clusters", "compared", "graphs", "numbers", "unfound"]
 
-_TOLD: Final = (grouped.KNOWN, grouped.row(baselines.PLAIN_COSINE, grouped.LINKED))
-_UNTOLD: Final = (grouped.FREE, grouped.row(baselines.PLAIN_COSINE, grouped.PROPAGATED))
+_Rows = tuple[str, ...]
+"""Of overlaps, of the cosine, and of FedBary."""
+_VALUES: Final = (baselines.PLAIN_COSINE, FEDBARY)
+_TOLD: Final = (grouped.KNOWN, *(grouped.row(each, grouped.LINKED) for each in _VALUES))
+_UNTOLD: Final = (grouped.FREE, *(grouped.row(each, grouped.PROPAGATED) for each in _VALUES))
 _APART: Final = 0.1
 """ARI, from which a known number counts as better than a free one."""
-_OF_LABELS: Final = (personal.ios("K*"), baselines.PLAIN_COSINE)
+_OF_LABELS: Final = (personal.ios("K*"), *_VALUES)
 
 
 def clusters(cells: Sequence[Cell]) -> Iterator[str]:
     """Table 1: accuracy of the models that clusters train, and the clusters themselves."""
     yield (
         f"{grouped.CLIENTS} clients. Accuracy is each client's own, on samples that it kept; ARI "
-        "compares with the planted groups. Average linkage and IFCA know their number, 4."
+        "compares with the planted groups. Average linkage and IFCA know their number, 4. FedBary "
+        "is the paper's rival by data: each client would send its label histogram."
     )
     for split in dict.fromkeys(cell.setting.split for cell in cells):
         held = of_split(cells, split)
@@ -86,10 +95,25 @@ def unfound(cells: Sequence[Cell]) -> Iterator[str]:
             )
 
 
+def chanced(cells: Sequence[Cell]) -> Iterator[str]:
+    """Groups that supports show less where clients have labels by chance."""
+    missed = []
+    for concept in CONCEPTS:
+        splits = (concept, f"{concept}{DRAWN}")
+        equal, drawn = (mean(of_split(cells, each), grouped.KNOWN, "ARI") for each in splits)
+        if equal - drawn >= _APART:
+            missed.append(f"{concept} (ARI {equal:.2f} of equal numbers, {drawn:.2f} drawn)")
+    if missed:
+        yield (
+            "**Labels that are drawn by chance hide groups**: supports show those of "
+            f"{', '.join(missed)} less, with their number known."
+        )
+
+
 def compared(cells: Cells) -> Iterator[str]:
     """Each shift of Tables 1 and 8, by every way to train models for clients."""
-    shifts = [(held, (*_TOLD, *_UNTOLD)) for held in _by_split(cells.of(grouped.NAME))]
-    shifts += [(held, ("", "", *_OF_LABELS)) for held in _by_split(cells.of(personal.NAME))]
+    shifts = [(held, _TOLD, _UNTOLD) for held in _by_split(cells.of(grouped.NAME))]
+    shifts += [(held, ("",) * 3, _OF_LABELS) for held in _by_split(cells.of(personal.NAME))]
     if not shifts:
         return
     yield "## Clusters and their rivals"
@@ -97,14 +121,48 @@ def compared(cells: Cells) -> Iterator[str]:
     yield (
         "Accuracy of the clients' models on samples that they kept, and the ARI with groups. The "
         "number of clusters is known (4, also where there are no groups), or free: the algorithms "
-        "find their own. K is 10% of M; on Patho and Dir of Table 8 it is K\\*. "
+        "find their own. K is 10% of M; on Patho and Dir of Table 8 it is K\\*. FedBary is the "
+        "overlap of label histograms. "
         "Intervals are in the sections of [Table 1](#clusters-table-1) and "
         "[Table 8](#clusters-of-unlike-labels-tables-2-and-8-figures-2-to-4)."
     )
     others = map(rivals.short, rivals.RIVALS)
-    heads = ("IOS, known", "IOS, free", *others, "cosine, known", "cosine, free")
-    rows = (row for held, own in shifts for row in _shift(held, own))
+    ours, *values = ((f"{name}, known", f"{name}, free") for name in ("IOS", "cosine", "FedBary"))
+    heads = (*ours, *others, *chain.from_iterable(values))
+    rows = (row for held, known, free in shifts for row in _shift(held, known, free))
     yield table(("shift", "", *heads), rows)
+    yield from _beside_fedbary(cells)
+    yield from _needless(cells)
+
+
+def _beside_fedbary(cells: Cells) -> Iterator[str]:
+    """Where clusters by label histograms train the worse models, and where the better ones."""
+    for sign, words in ((1, "behind"), (-1, "ahead of")):
+        found = rivals.gains(cells, sign, FEDBARY, drawn=True)
+        if found:
+            yield (
+                f"**FedBary is {words} overlaps** in accuracy, where that is decided: {found}. It "
+                "sees how many samples of each label a client has, and nothing else."
+            )
+
+
+def _needless(cells: Cells) -> Iterator[str]:
+    """What clusters cost clients that are alike."""
+    held = of_split(first(cells.of(grouped.NAME)), grouped.IID)
+    if not held:
+        return
+    overlaps, cosine, fedbary = (
+        (f"{mean(held, row, 'clusters'):.1f}", f"{mean(held, row, 'accuracy'):.3f}")
+        for row in _UNTOLD
+    )
+    yield (
+        "**What clusters cost where there are none**: any samples are dealt to clients of IID, and "
+        f"one global model has an accuracy of {mean(held, grouped.GLOBAL, 'accuracy'):.3f}. With "
+        f"the number free, overlaps find {overlaps[0]} clusters on average, with an accuracy of "
+        f"{overlaps[1]}; the cosine finds {cosine[0]}, with {cosine[1]}, and FedBary {fedbary[0]}, "
+        f"with {fedbary[1]}. Four clusters by overlaps have "
+        f"{mean(held, grouped.KNOWN, 'accuracy'):.3f}."
+    )
 
 
 def _by_split(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
@@ -113,10 +171,10 @@ def _by_split(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
         yield of_split(held, split)
 
 
-def _shift(held: Sequence[Cell], own: Sequence[str]) -> Iterator[list[str]]:
+def _shift(held: Sequence[Cell], known: _Rows, free: _Rows) -> Iterator[list[str]]:
     """Its accuracy, and below it the ARI where there are groups."""
-    known, cosine_known, free, cosine_free = own
-    rows = (known, free, *rivals.RIVALS, cosine_known, cosine_free)
+    ours, *values = zip(known, free, strict=True)
+    rows = (*ours, *rivals.RIVALS, *chain.from_iterable(values))
     for column in ("accuracy", "ARI"):
         found = [_rounded(held, row, column) for row in rows]
         if any(found):
@@ -126,3 +184,38 @@ def _shift(held: Sequence[Cell], own: Sequence[str]) -> Iterator[list[str]]:
 def _rounded(held: Sequence[Cell], row: str, column: str) -> str:
     found = mean(held, row, column)
     return "" if math.isnan(found) else f"{found:.3f}"
+
+
+def graphs(cells: Sequence[Cell]) -> Iterator[str]:
+    """Personal models that each client averages over its neighbours."""
+    yield (
+        f"{grouped.CLIENTS} clients and no clusters: in each round a client averages its model "
+        f"with those of its {linked.NEIGHBOURS} nearest, as many as groups have others, in "
+        "proportion to S or the cosine. Per-FedAvg (Fallah et al., 2020), of the first order, "
+        "trains a model for what one step on a client's own samples makes of it. Half of each "
+        f"batch makes that step, whose rate is {STEP}, and the other half the gradient after it. "
+        "Accuracy is each client's own, on samples that it kept, before and after such a step."
+    )
+    for split in dict.fromkeys(cell.setting.split for cell in cells):
+        held = of_split(cells, split)
+        yield f"### Averages over neighbours on {rivals.shown(split)}, {seeds(held)}"
+        yield table(
+            ("trained by", *linked.COLUMNS),
+            (
+                [name, *(spread(held, name, column) for column in linked.COLUMNS)]
+                for name in held[0].figures
+            ),
+        )
+    yield table(
+        ("split", "after a step", "difference over seeds, 95% interval"),
+        _compared(cells),
+    )
+
+
+def _compared(cells: Sequence[Cell]) -> Iterator[list[str]]:
+    last = linked.COLUMNS[-1]
+    for split in dict.fromkeys(cell.setting.split for cell in cells):
+        held = of_split(cells, split)
+        for ours, theirs in linked.PAIRS:
+            found = difference(held, ours, theirs, last)
+            yield [rivals.shown(split), f"{ours} less {theirs}", str(found)]

@@ -15,6 +15,7 @@ from studies.tables import personal as personalised
 from studies.tables import samples as few
 from studies.tables import uplift as started
 from studies.tables.clusters import ALONE, CLIENTS, GLOBAL, IOS, row
+from studies.tables.definitions import FEDBARY
 from studies.tables.epochs import EPOCHS
 from studies.tables.retrieval import ios as donors_of
 
@@ -52,6 +53,7 @@ def personal(cells: Sequence[Cell]) -> Iterator[str]:
             for name in (
                 *(personalised.ios(size) for size in personalised.SIZES[1:]),
                 baselines.PLAIN_COSINE,
+                FEDBARY,
                 GLOBAL,
                 ALONE,
             )

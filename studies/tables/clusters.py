@@ -23,6 +23,7 @@ from studies.clustered import Personal, ifca, split_by_updates
 from studies.federations import Federation, Floats
 from studies.hub import Hub
 from studies.settings import Setting, grid
+from studies.tables.definitions import FEDBARY, total_variation
 from studies.tables.retrieval import supports_of
 
 __all__ = [
@@ -32,7 +33,9 @@ __all__ = [
     "CLIENTS",
     "FREE",
     "GLOBAL",
+    "GROUPED",
     "IFCA",
+    "IID",
     "IOS",
     "KNOWN",
     "LINKED",
@@ -52,6 +55,8 @@ CLIENTS: Final = 20
 PLANTED: Final = ("labels", "noisy labels", *CONCEPTS)
 CHANCE: Final = tuple(f"{concept}{DRAWN}" for concept in CONCEPTS)
 """The concepts on clients whose labels are drawn by chance."""
+GROUPED: Final = (*PLANTED, *CHANCE)
+"""All whose clients have groups."""
 IOS: Final = "IOS, K = 10%"
 LINKED: Final = "average linkage"
 """At the true number of groups."""
@@ -66,15 +71,23 @@ TRUE: Final = "the planted groups"
 IFCA: Final = "IFCA"
 CFL: Final = "CFL (Sattler et al.)"
 _OF_IMAGES: Final = ("rotations", "styles")
-_UNPLANTED: Final = ("dirichlet 0.1", "dirichlet 0.3")
+_DIRICHLET: Final = ("dirichlet 0.1", "dirichlet 0.3")
+IID: Final = f"iid{DRAWN}"
+"""The paper's IID: any samples for any client, so that there is nothing to cluster."""
+_FEWER: Final = 5
+"""Seeds of clients whose labels are drawn by chance."""
 
 
 def settings(seeds: Sequence[int], data: str, network: str) -> Iterator[Setting]:
-    """Planted groups, and Dirichlet splits that have none; texts are not rotated."""
-    splits: tuple[str, ...] = (*PLANTED, *CHANCE, *_UNPLANTED)
-    if data == "newsgroups":
-        splits = tuple(split for split in splits if not split.startswith(_OF_IMAGES))
-    return grid(seeds, data, network, splits, CLIENTS)
+    """Planted groups, and splits that have none; texts are not rotated."""
+    for splits, own in (
+        ((*PLANTED, *_DIRICHLET), seeds),
+        ((*CHANCE, IID), seeds[:_FEWER]),
+    ):
+        fitting = [
+            split for split in splits if data != "newsgroups" or not split.startswith(_OF_IMAGES)
+        ]
+        yield from grid(own, data, network, fitting, CLIENTS)
 
 
 def row(name: str, way: str) -> str:
@@ -118,6 +131,9 @@ def _clusterings(federation: Federation, hub: Hub) -> Iterator[tuple[str, Intege
     histograms = baselines.oracle(federation.mixes)
     yield row(baselines.HISTOGRAMS, PROPAGATED), propagated(histograms)
     yield row(baselines.HISTOGRAMS, LINKED), _linked(histograms)
+    overlaps = 1 - total_variation(federation.mixes)
+    yield row(FEDBARY, PROPAGATED), propagated(overlaps)
+    yield row(FEDBARY, LINKED), _linked(overlaps)
 
 
 def propagated(similarity: Floats) -> Integers:

@@ -19,6 +19,7 @@ from studies.federations import Federation
 from studies.hub import Hub
 from studies.settings import DIRICHLET, PATHOLOGICAL, Setting, grid
 from studies.tables.clusters import ALONE, CFL, CLIENTS, GLOBAL, IFCA, judged, propagated
+from studies.tables.definitions import FEDBARY, total_variation
 from studies.tables.retrieval import supports_of
 
 __all__ = ["NAME", "SEEDS", "SIZES", "figures", "ios", "settings"]
@@ -78,3 +79,4 @@ def _clusterings(federation: Federation, hub: Hub) -> Iterator[tuple[str, Intege
     for name in (baselines.PLAIN_COSINE, baselines.PLAIN_EUCLIDEAN):
         yield name, propagated(similarities[name])
     yield baselines.HISTOGRAMS, propagated(baselines.oracle(federation.mixes))
+    yield FEDBARY, propagated(1 - total_variation(federation.mixes))

@@ -7,27 +7,28 @@ from pathlib import Path
 
 import pytest
 
+from demo.planted import DRAWN
 from studies import baselines, opening, rivals
 from studies.cells import Cell, Cells, Figures, write_cell
 from studies.page import PAGE
 from studies.sections import groups as group_sections
 from studies.sections import training as training_sections
 from studies.settings import DIRICHLET, Setting
-from studies.tables import clusters, newcomers, numbers, personal, retrieval
+from studies.tables import clusters, definitions, newcomers, numbers, personal, retrieval
 
 _SEEDS = 3
 _AGAINST, _FOR = "## When not to use it", "## When to use it"
 _TABLE = "## Where something else trains better models"
 _BEST = "**You want the best model for each client**"
-_COSINES = (
-    clusters.row(baselines.PLAIN_COSINE, clusters.LINKED),
-    clusters.row(baselines.PLAIN_COSINE, clusters.PROPAGATED),
+_VALUES = (baselines.PLAIN_COSINE, definitions.FEDBARY)
+_OTHERS = tuple(
+    clusters.row(each, way) for each in _VALUES for way in (clusters.LINKED, clusters.PROPAGATED)
 )
 
 
 def _planted(folder: Path, split: str, accuracies: Mapping[str, float], ari: float = 1) -> Cells:
     """Cells of Table 1 whose rows have these accuracies, and all others 0.5."""
-    rows = (clusters.KNOWN, clusters.FREE, *_COSINES, *rivals.RIVALS)
+    rows = (clusters.KNOWN, clusters.FREE, *_OTHERS, *rivals.RIVALS)
     return _made(folder, clusters.NAME, split, {**dict.fromkeys(rows, 0.5), **accuracies}, ari)
 
 
@@ -73,7 +74,7 @@ def _contests(said: Mapping[str, str]) -> list[list[str]]:
 @pytest.mark.parametrize("rival", rivals.RIVALS)
 def test_each_rival_that_is_ahead_is_named(tmp_path: Path, rival: str) -> None:
     """Overlaps find the groups of noisy labels, but a rival trains the better models."""
-    ours = dict.fromkeys((clusters.KNOWN, clusters.FREE, *_COSINES), 0.7)
+    ours = dict.fromkeys((clusters.KNOWN, clusters.FREE, *_OTHERS), 0.7)
     said = _advice(_planted(tmp_path, "noisy labels", {**ours, rival: 0.8}))
     name = rivals.short(rival)
     assert f"{_BEST}: train in a better way where the table has one" in said[_AGAINST]
@@ -164,7 +165,7 @@ def test_undecided_leads_recommend_nothing(
     tmp_path: Path, steps: Sequence[float], said: bool
 ) -> None:
     """Groups are for overlaps, and values are not, where the interval of the lead excludes 0."""
-    rows = (clusters.KNOWN, clusters.FREE, *_COSINES, *rivals.RIVALS)
+    rows = (clusters.KNOWN, clusters.FREE, *_OTHERS, *rivals.RIVALS)
     ours = dict.fromkeys(rows[:2], 0.9)
     accuracies = {**dict.fromkeys(rows, 0.5), **ours}
     moved = dict.fromkeys(ours, steps)
@@ -251,9 +252,9 @@ def test_one_table_has_every_way_of_every_shift(tmp_path: Path) -> None:
     """Accuracies and ARI stand in the order of the heads; Table 8 knows no number."""
     rows = {clusters.KNOWN: 0.9, clusters.FREE: 0.7, clusters.ALONE: 0.8}
     _planted(tmp_path, "rotations", rows, ari=0.5)
-    names = (personal.ios("K*"), baselines.PLAIN_COSINE, *rivals.RIVALS)
+    names = (personal.ios("K*"), *_VALUES, *rivals.RIVALS)
     cells = _made(tmp_path, personal.NAME, "Dir(0.1)", dict.fromkeys(names, 0.3), 0)
-    *_, table = group_sections.compared(cells)
+    table = next(each for each in group_sections.compared(cells) if each.startswith("|"))
     heads, _, turned, agreement, uneven, *_ = table.split("\n")
     assert "| shift |  | IOS, known | IOS, free | one global model | each client alone |" in heads
     assert turned.startswith("| rotations, 3 seeds | accuracy | 0.910 | 0.710 | 0.510 | 0.810 |")
@@ -291,3 +292,43 @@ def test_groups_that_a_free_number_hides_are_a_claim(free: float, said: bool) ->
     assert all(
         "mlp" in claim and "rotations (ARI 1.00 known, 0.47 free)" in claim for claim in claims
     )
+
+
+@pytest.mark.parametrize(("ari", "said"), [(0.4, True), (0.95, False)])
+def test_groups_that_labels_by_chance_hide_are_a_claim(
+    tmp_path: Path, ari: float, said: bool
+) -> None:
+    """Both kinds of one concept are compared, with the number known."""
+    _planted(tmp_path, "swapped labels", {})
+    cells = _planted(tmp_path, f"swapped labels{DRAWN}", {}, ari=ari)
+    claims = list(group_sections.chanced(cells.of(clusters.NAME)))
+    assert said == bool(claims)
+    assert all("swapped labels (ARI 1.00 of equal numbers, 0.40 drawn)" in each for each in claims)
+
+
+def test_labels_by_chance_are_named_where_the_usual_ones_are_not(tmp_path: Path) -> None:
+    """A split that is lost in both kinds is named once, and one that is lost by chance as such."""
+    won = {clusters.KNOWN: 0.9, clusters.FREE: 0.9}
+    _planted(tmp_path, "styles", {clusters.IFCA: 0.8})
+    _planted(tmp_path, f"styles{DRAWN}", {clusters.IFCA: 0.8})
+    _planted(tmp_path, "rotations", won)
+    cells = _planted(tmp_path, f"rotations{DRAWN}", {clusters.IFCA: 0.8})
+    assert "better are IFCA on drawn rotations and styles." in _advice(cells)[_AGAINST]
+    assert 3 == len({row[0] for row in _contests(_advice(cells))})
+
+
+def test_clients_that_are_alike_show_what_clusters_cost(tmp_path: Path) -> None:
+    """Of IID, clusters by overlaps and by FedBary stand beside one global model."""
+    rows = {clusters.GLOBAL: 0.9, clusters.KNOWN: 0.8}
+    *_, said = group_sections.compared(_planted(tmp_path, clusters.IID, rows))
+    assert "one global model has an accuracy of 0.910" in said
+    assert "Four clusters by overlaps have 0.810" in said
+
+
+@pytest.mark.parametrize(("theirs", "words"), [(0.3, "behind"), (0.9, "ahead of")])
+def test_fedbary_is_said_to_be_where_it_is(tmp_path: Path, theirs: float, words: str) -> None:
+    """Whether label histograms or overlaps train the better models, cells decide."""
+    name = clusters.row(definitions.FEDBARY, clusters.LINKED)
+    *_, said = group_sections.compared(_planted(tmp_path, "labels", {name: theirs}))
+    assert f"**FedBary is {words} overlaps**" in said
+    assert f"labels +{abs(0.5 - theirs):.3f} (known)" in said
