@@ -33,6 +33,7 @@ from benchmarks.eris import (
 )
 from benchmarks.eris import data as eris_data
 from benchmarks.eris import kernels as eris_kernels
+from benchmarks.eris.assumptions import estimators, weights
 from benchmarks.finding import catalogue
 from benchmarks.finding import gates as finding
 from benchmarks.provenance import comparison as provenance
@@ -128,6 +129,8 @@ SUBJECTS: dict[str, Subject] = {
         "eris-membership": membership,
         "eris-leakage": leakage,
         "eris-inversion": inversion,
+        "eris-estimators": estimators,
+        "eris-weights": weights,
         "eris-tables": tables,
         "eris-flower": flower,
         "eris-kernels": eris_kernels,
