@@ -46,6 +46,7 @@ __all__ = [
     "fitted",
     "least_single_angle",
     "measures",
+    "printed_basis",
     "printed_distance",
 ]
 
@@ -105,7 +106,7 @@ def measures(clients: Clients, seed: int) -> dict[str, Measure]:
         WHOLE: _of(affinities(of_all, "whole"), _mean_bytes(of_all), whole_seconds),
         **_supports(clients, seed),
         **_of_classes(clients),
-        EQ_11: Measure(_euclidean([_printed(x, rng) for x in clients.samples]), None),
+        EQ_11: Measure(_euclidean([printed_basis(x, rng) for x in clients.samples]), None),
         MEAN: _of(_cosines(np.stack([_rows(x).mean(axis=0) for x in clients.samples]))),
         LABELS: _of(_label_overlaps(clients)),
     }
@@ -238,7 +239,7 @@ def _span(basis: Floats) -> Floats:
     return found
 
 
-def _printed(x: Images, rng: np.random.Generator) -> Floats:
+def printed_basis(x: Images, rng: np.random.Generator) -> Floats:
     """A basis as Eq. 11 takes it; its signs are any, as of a singular value decomposition."""
     signs = rng.choice([-1.0, 1.0], _WHOLE_RANK)
     return np.asarray(_left_vectors(_rows(x), _WHOLE_RANK) * signs)

@@ -38,4 +38,4 @@ def test_the_page(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         else:
             promised.append(text)
     assert promised == [each for each in printed if each]
-    assert 3 == len(printed)
+    assert 4 == len(printed)

@@ -2,7 +2,8 @@
 
 The model is in the cluster whose ten nearest members are the most similar to it on average, see
 ``nearest_members``, if that is at least half of what the cluster's members have among themselves
-beyond chance, see ``yardsticks``. An assignment stores nothing and changes no clustering.
+beyond chance, see ``yardsticks``. An assignment stores nothing and changes no clustering; a data
+subspace that joins becomes a member, and moves the mean of its cluster.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from app.infra.db.database import Reader
-from app.kinship.clustering.centroids import nearest_centroid
+from app.kinship.clustering.centroids import nearest_centroid, nearest_to_join
 from app.kinship.clustering.nearest_members import VOTERS, is_decided, nearest_cluster
 from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
 from app.kinship.clustering.yardsticks import yardsticks
@@ -102,6 +103,28 @@ class NewcomerAssignment:
         covered = min(shares, default=None)
         why = why_no_p(space, known=placed.log10_p is not None)
         return replace(placed, constant_tensors=constants.names, covered=covered, no_p=why)
+
+    def join(
+        self,
+        session: Reader,
+        space: SpaceRecord,
+        clustering: ClusteringRecord,
+        content: ClusteringContent,
+        subject: Subject,
+    ) -> tuple[Assignment, ClusteringContent]:
+        """Assign a stored data subspace, and count it in the mean of its cluster.
+
+        Returns:
+            Where the model belongs, and the clustering with it.
+
+        Raises:
+            InvalidParameter: the model is in the clustering already, or has no block that the
+                clustering compared.
+        """
+        placed, joined = nearest_to_join(
+            self._subspaces, session, space, clustering, content, subject
+        )
+        return replace(placed, no_p=why_no_p(space, known=False)), joined
 
     def _with_chance(
         self, session: Reader, space: SpaceRecord, subject: Subject, near: list[Neighbor]

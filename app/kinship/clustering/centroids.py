@@ -5,12 +5,17 @@ S is an inner product of unit vectors, so a cluster has a mean, and the squared 
 than votes of the ten nearest models if clusters are smaller than ten, and as often otherwise. A
 newcomer that is no nearer to any centroid than to the mean of all models is in no cluster: the
 weights of a wrong cluster are a worse start than random ones. See docs/starting.md.
+
+A newcomer may join the cluster, which moves its mean: the running mean of DFL2G, Algorithm 1. Later
+newcomers are then compared with it, too, so where they are placed depends on who came before.
 """
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +28,13 @@ from app.models.catalog.reader import Subject
 from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import SubspaceService, exact_neighbor, subspace_of
-from modelkin.core.clustering.clustering import NOISE, mean_within
+from modelkin.core.clustering.clustering import NOISE, mean_with_newcomer, mean_within
 from modelkin.core.subspaces.affinity import SubspaceDistances, scaled_columns
 from modelkin.core.subspaces.subspace import Compare
 from modelkin.errors import InvalidParameter
 from modelkin.types.clusterings import Assignment
 
-__all__ = ["nearest_centroid"]
+__all__ = ["nearest_centroid", "nearest_to_join"]
 
 _NO_CLASS = (
     "it has no class in common with any model of the clustering; compare=whole compares all samples"
@@ -84,16 +89,95 @@ def nearest_centroid(
     if compare is None and chosen == "classes" and not members.similarity.any():
         chosen = _possible(subject, "whole", insist=True)
         members = _members(subspaces, session, space, content, subject, chosen)
+    _require_members(members)
+    known = _with_lengths(subspaces, session, space, clustered, content, members, chosen)
+    return _place(clustering.id, known, members, chosen)
+
+
+def nearest_to_join(
+    subspaces: SubspaceService,
+    session: Reader,
+    space: SpaceRecord,
+    clustering: ClusteringRecord,
+    content: ClusteringContent,
+    subject: Subject,
+) -> tuple[Assignment, ClusteringContent]:
+    """Find the cluster with the nearest centroid, by the blocks that the clustering compared.
+
+    Returns:
+        Where the newcomer belongs, and the clustering with it; as it is for cluster -1.
+
+    Raises:
+        InvalidParameter: the model is in the clustering already, or has no block that the
+            clustering compared.
+    """
+    assert subject.model is not None
+    name = subject.model.name
+    if name in content.models:
+        raise InvalidParameter(
+            f"model {name!r} is in clustering {clustering.id} already", field="model"
+        )
+    chosen = _possible(subject, clustering.chosen.get("compare", "whole"), insist=True)
+    members = _members(subspaces, session, space, content, subject, chosen)
+    _require_members(members)
+    known = _with_lengths(subspaces, session, space, chosen, content, members, chosen)
+    placed = _place(clustering.id, known, members, chosen)
+    if placed.cluster == NOISE:
+        return placed, content
+    return placed, _joined(known, members, name, placed.cluster)
+
+
+def _joined(
+    content: ClusteringContent, members: _Members, name: str, cluster: int
+) -> ClusteringContent:
+    """A clustering with one more member; models stay in order, and clusters by their size."""
+    at = bisect(content.models, name)
+    labels = (*content.labels[:at], cluster, *content.labels[at:])
+    row, size = content.clusters.index(cluster), content.labels.count(cluster)
+    own = float(members.similarity[members.labels == cluster].mean())
+    within = list(content.within)
+    within[row] = mean_with_newcomer(within[row], size, own)
+    overall = mean_with_newcomer(
+        content.overall or 0.0, len(content.models), float(members.similarity.mean())
+    )
+    joined = replace(
+        content,
+        models=(*content.models[:at], name, *content.models[at:]),
+        labels=labels,
+        within=tuple(within),
+        overall=overall,
+    )
+    order = sorted(range(len(content.clusters)), key=lambda c: -labels.count(content.clusters[c]))
+    by_cluster = ("clusters", "exemplars", "within", "log10_p", "kappa")
+    held = {field: getattr(joined, field) for field in by_cluster}
+    sorted_: dict[str, Any] = {
+        field: tuple(value[row] for row in order) for field, value in held.items() if value
+    }
+    return replace(joined, **sorted_)
+
+
+def _require_members(members: _Members) -> None:
     if not members.names:
         raise InvalidParameter(
             "none of the models of this clustering exists any more: make a new one",
             field="clustering",
         )
-    within: Sequence[float] = content.within
-    overall = content.overall
-    if chosen != clustered or not within or overall is None:
-        within, overall = _lengths(subspaces, session, space, content, members, chosen)
-    return _place(clustering.id, content, members, within, overall, chosen)
+
+
+def _with_lengths(
+    subspaces: SubspaceService,
+    session: Reader,
+    space: SpaceRecord,
+    clustered: Compare,
+    content: ClusteringContent,
+    members: _Members,
+    compare: Compare,
+) -> ClusteringContent:
+    """The clustering with the squared lengths of its means, by the blocks that are compared."""
+    if compare == clustered and content.within and content.overall is not None:
+        return content
+    within, overall = _lengths(subspaces, session, space, content, members, compare)
+    return replace(content, within=tuple(within), overall=overall)
 
 
 def _possible(subject: Subject, compare: Compare, *, insist: bool) -> Compare:
@@ -157,11 +241,10 @@ def _place(
     clustering_id: str,
     content: ClusteringContent,
     members: _Members,
-    within: Sequence[float],
-    overall: float,
     compare: Compare,
 ) -> Assignment:
     """The assignment to the nearest centroid, with the ten nearest models as its witnesses."""
+    within, overall = content.within, content.overall or 0.0
     # Names ascend, so a stable sort leaves ties in their order.
     order = np.argsort(-members.similarity, kind="stable").tolist()
     label_of = dict(zip(members.names, members.labels.tolist(), strict=True))

@@ -12,6 +12,7 @@ from app.infra.errors import (
     ModelNotFound,
     QueueFull,
     RateLimited,
+    WrongKind,
 )
 from app.infra.http.answers import Answer, AnswerMemory, PageLimit, json_answer, page_answer
 from app.infra.http.dependencies import Cursor
@@ -31,6 +32,7 @@ from app.kinship.clustering.schemas import (
     ClusteringPolicyIn,
     ClusteringPolicyOut,
     ClusteringSummary,
+    NewcomerIn,
 )
 from app.kinship.clustering.service import LATEST, ClusteringService
 from app.models.catalog.dependencies import Stated, TagFilter
@@ -48,6 +50,7 @@ from app.tenancy.auth.dependencies import (
     WritingContext,
 )
 from app.tenancy.idempotency.dependencies import Once
+from modelkin._validation import check_model_name
 
 __all__ = ["routes"]
 
@@ -282,6 +285,41 @@ def assign(
         learngene = learngenes.newest(session, space, placed.cluster)
         stale = learngene is not None and learngenes.is_stale(session, space, learngene)
     return AssignmentOut.of(space, placed, learngene, stale=stale)
+
+
+@routes.post(
+    "/clusterings/{clustering}/join",
+    operation_id="join_cluster",
+    summary="Add a newcomer to its cluster",
+    refuses=(ClusteringNotFound, ModelNotFound, WrongKind),
+)
+def join(
+    context: WritingContext,
+    spaces: Service[SpaceService],
+    clusterings: Service[ClusteringService],
+    reader: Service[ModelReader],
+    learngenes: Service[LearngeneService],
+    clustering: ClusteringId,
+    space_name: SpaceName,
+    once: Once,
+    received: JsonBody[NewcomerIn],
+) -> Answer[AssignmentOut] | Response:
+    """Assign a stored data subspace to the cluster of the nearest centroid, and count it there.
+
+    Later newcomers are compared with it as well, so their clusters depend on the order of arrival.
+    A model that is nearest to no cluster joins none. The quality figures stay as they are until
+    the next clustering. Supports have no centroids, so spaces of these have no such call.
+    """
+    body = received.read()
+    with context.writing() as session:
+        if (kept := once.find_answer(session)) is not None:
+            return kept
+        space = spaces.get(session, context.tenant, space_name, kind="subspaces")
+        subject = reader.stored_subject(session, space, check_model_name(body.model))
+        placed = clusterings.join(session, space, clustering, subject)
+        learngene = learngenes.newest(session, space, placed.cluster)
+        stale = learngene is not None and learngenes.is_stale(session, space, learngene)
+        return once.keep(session, Answer(AssignmentOut.of(space, placed, learngene, stale=stale)))
 
 
 def _whole(

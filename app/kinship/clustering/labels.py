@@ -41,14 +41,16 @@ class Labels:
 
 
 class LabelCache:
-    """The labels of the clusterings that were read last. A clustering never changes.
+    """The labels of the clusterings that were read last.
+
+    A clustering changes by the models that join it alone, so their number tells its states apart.
 
     Args:
         max_models: the most models, over all remembered clusterings.
     """
 
     def __init__(self, max_models: int = _MAX_MODELS) -> None:
-        self._known: LRUCache[str, Labels] = LRUCache(max_models, getsizeof=len)
+        self._known: LRUCache[tuple[str, int], Labels] = LRUCache(max_models, getsizeof=len)
         self._lock = threading.Lock()
 
     def labels(self, session: Reader, clustering: ClusteringRecord) -> Labels:
@@ -57,8 +59,9 @@ class LabelCache:
         Raises:
             ClusteringNotFound: the clustering was deleted before it was read.
         """
+        key = clustering.id, clustering.models
         with self._lock:
-            known = self._known.get(clustering.id)
+            known = self._known.get(key)
         if known is not None:
             return known
         content = clusterings.content(session, clustering)
@@ -66,5 +69,5 @@ class LabelCache:
         found = Labels(dict(pairs), Counter(content.labels))
         with self._lock:
             if len(found) <= self._known.maxsize:
-                self._known[clustering.id] = found
+                self._known[key] = found
         return found

@@ -19,7 +19,7 @@ _MAX_REMEMBERED: Final = 1000
 
 
 class LastingClusters:
-    """The clusters of clusterings. A few sets stay in memory, since a clustering never changes."""
+    """The clusters of clusterings. A few sets stay in memory, since these never change."""
 
     def __init__(self) -> None:
         self._known: LRUCache[str, ClusterSet] = LRUCache(_MAX_REMEMBERED)

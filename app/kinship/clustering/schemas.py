@@ -33,6 +33,7 @@ __all__ = [
     "ClusteringPolicyIn",
     "ClusteringPolicyOut",
     "ClusteringSummary",
+    "NewcomerIn",
 ]
 
 Algorithm = Literal["affinity_propagation", "leiden", "agglomerative", "hdbscan"]
@@ -253,6 +254,14 @@ class VoteOut(ResponseModel):
         "surely more, or would by chance over all parameters alike, the cluster is -1"
     )
     log10_p: Log10P = None
+
+
+class NewcomerIn(RequestModel):
+    """The newcomer that joins a cluster."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "ward-25"}]})
+
+    model: str = Field(description="a stored model that is not in the clustering yet")
 
 
 class AssignmentOut(ResponseModel):

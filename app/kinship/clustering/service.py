@@ -199,6 +199,25 @@ class ClusteringService:
         tags = ClusteringRequest.from_json(clustering.parameters).tags
         return self._newcomers.assign(session, space, clustering, content, subject, tags, compare)
 
+    def join(
+        self, session: Writer, space: SpaceRecord, clustering_id: str, subject: Subject
+    ) -> Assignment:
+        """Assign a stored model to a cluster, which it then counts as a member of.
+
+        Models join one after the other, so each is compared with those before it.
+
+        Raises:
+            ClusteringNotFound: there is no such clustering.
+            InvalidParameter: see :meth:`NewcomerAssignment.join`.
+        """
+        space = spaces.lock_space(session, space)
+        clustering = self.get(session, space, clustering_id)
+        content = clusterings.content(session, clustering)
+        placed, joined = self._newcomers.join(session, space, clustering, content, subject)
+        if placed.cluster != NOISE:
+            clusterings.replace_content(session, clustering, joined)
+        return placed
+
     def delete(self, session: Writer, space: SpaceRecord, clustering_id: str) -> None:
         """Delete one clustering; its cluster ids are never used again."""
         clustering = clusterings.get_clustering(session, space, clustering_id)

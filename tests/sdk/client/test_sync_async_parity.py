@@ -383,6 +383,20 @@ def test_maps_are_drawn_alike(client: Any, space: str) -> None:
     assert job.id == client.jobs.wait(job, timeout=60).id
 
 
+def test_newcomers_join_alike(client: Any, space: str) -> None:
+    """A stored subspace is a member of its cluster from then on."""
+    spec = SubspaceSpec(constant=0.0, weighting="flat", compare="whole")
+    client.ensure_space(space, kind="subspaces", num_parameters=5, subspaces=spec)
+    other = Subspace.of_basis(np.eye(5)[:, 3:])
+    client.put_many(space, [("a", AXES), ("b", AXES), ("c", other), ("d", other)])
+    made = client.clusterings.create(space, "agglomerative", n_clusters=2, timeout=60)
+    client.subspaces.put(space, "e", AXES)
+    placed = client.clusterings.join(space, "e")
+    assert made.labels["a"] == placed.cluster
+    assert pytest.approx(1.0) == placed.margin
+    assert {**made.labels, "e": placed.cluster} == client.clusterings.get(space).labels
+
+
 def test_every_operation_is_asked_here() -> None:
     """No public method of the clients is missing from this file, or from that of a resource."""
     here = Path(__file__)

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import zstandard
-from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy import ColumnElement, delete, func, select, update
 from sqlalchemy.orm import undefer
 
 from app.infra.db.database import Reader, Writer
@@ -40,6 +40,7 @@ __all__ = [
     "list_clusterings",
     "members",
     "prune",
+    "replace_content",
     "reserve_ids",
 ]
 
@@ -213,11 +214,21 @@ def insert_clustering(
     session: Writer, clustering: ClusteringRecord, content: ClusteringContent
 ) -> None:
     """Insert a clustering. The caller holds the space's lock."""
-    text = json.dumps(asdict(content), ensure_ascii=False, separators=(",", ":"))
-    packed = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(text.encode())
     columns: dict[str, Any] = {name: getattr(clustering, name) for name in _COLUMNS}
-    session.add(ClusteringRow(**columns, content=packed))
+    session.add(ClusteringRow(**columns, content=_packed(content)))
     session.flush()
+
+
+def replace_content(
+    session: Writer, clustering: ClusteringRecord, content: ClusteringContent
+) -> None:
+    """Store a clustering with the models that have joined. The caller holds the space's lock."""
+    session.execute(
+        update(ClusteringRow)
+        .where(ClusteringRow.id == clustering.id)
+        .values(models=len(content.models), content=_packed(content))
+        .execution_options(synchronize_session=False)
+    )
 
 
 def prune(session: Writer, space: SpaceRecord, kept: int) -> None:
@@ -237,6 +248,11 @@ def prune(session: Writer, space: SpaceRecord, kept: int) -> None:
 def delete_clustering(session: Writer, clustering: ClusteringRecord) -> None:
     """Delete one clustering; its cluster ids are not used again."""
     session.execute(delete(ClusteringRow).where(ClusteringRow.id == clustering.id))
+
+
+def _packed(content: ClusteringContent) -> bytes:
+    text = json.dumps(asdict(content), ensure_ascii=False, separators=(",", ":"))
+    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(text.encode())
 
 
 def _number(cursor: str) -> int:

@@ -26,6 +26,7 @@ __all__ = [
     "delete_policy",
     "get",
     "get_policy",
+    "join",
     "list_all",
     "request_json",
     "set_policy",
@@ -83,6 +84,12 @@ def assign(
         params.append(("compare", str(compare)))
     request = Request("POST", path, tuple(params), headers, content, idempotent=True)
     return Call(request, reader(Assignment))
+
+
+def join(space: str, model: str, clustering: AnyClustering) -> Call[Assignment]:
+    """Adds a stored model to a cluster."""
+    path = f"{_path(space, clustering)}/join"
+    return Call(requests.post_once(path, {"model": check_model_name(model)}), reader(Assignment))
 
 
 def delete(space: str, clustering: AnyClustering) -> Call[None]:

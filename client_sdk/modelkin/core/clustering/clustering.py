@@ -16,7 +16,15 @@ from modelkin.core.clustering.assignment import best_pairs
 from modelkin.core.clustering.quality import NOISE
 from modelkin.core.similarity.distances import Distances
 
-__all__ = ["NOISE", "agreement", "compact", "exemplars", "lasting_ids", "mean_within"]
+__all__ = [
+    "NOISE",
+    "agreement",
+    "compact",
+    "exemplars",
+    "lasting_ids",
+    "mean_with_newcomer",
+    "mean_within",
+]
 
 Labels = npt.NDArray[np.int64]
 
@@ -96,6 +104,19 @@ def mean_within(
         others = 1.0 - total / (some.size * (some.size - 1))
         found.append((1.0 + (members.size - 1) * others) / members.size)
     return np.array(found, np.float64)
+
+
+def mean_with_newcomer(within: float, size: int, similarity: float) -> float:
+    """What :func:`mean_within` is once one more model has joined a cluster.
+
+    It is exact: the squared length of the running mean ``(size u + x) / (size + 1)``.
+
+    Args:
+        within: that of the cluster before.
+        size: how many members that is of.
+        similarity: the mean S of the newcomer to these members.
+    """
+    return (size * size * within + 2 * size * similarity + 1.0) / (size + 1) ** 2
 
 
 def _members(labels: Labels) -> Iterator[Labels]:

@@ -218,6 +218,23 @@ class AsyncClusterings(AsyncResource):
         )
         return await run_flow(flow, self._connection.run, heavy=True)
 
+    async def join(self, space: str, model: str, clustering: AnyClustering = LATEST) -> Assignment:
+        """Assigns a stored data subspace to a cluster, which it counts as a member of from now on.
+
+        The mean of the cluster moves, so the clusters of later newcomers depend on who came before.
+        A model of cluster -1 joins none.
+
+        Args:
+            space: the name of the space that was clustered, of data subspaces.
+            model: the name of a stored model that is not in the clustering yet.
+            clustering: see :meth:`get`.
+
+        Raises:
+            ApiError: ``clustering_not_found``, ``model_not_found``; ``wrong_kind`` in a space of
+                supports; ``invalid_parameter`` if the model is in the clustering.
+        """
+        return await self._connection.run(clusterings.join(space, model, clustering))
+
     async def delete(self, space: str, clustering: str | ClusteringInfo) -> None:
         """Deletes a clustering; the models stay.
 
