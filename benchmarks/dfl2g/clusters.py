@@ -16,9 +16,11 @@ import numpy.typing as npt
 import torch
 from sklearn.metrics import adjusted_rand_score
 
+from benchmarks.dfl2g.algorithms import ALGORITHMS, HIERARCHICAL
 from benchmarks.dfl2g.measures import (
     BY_CLASS,
     EQ_11,
+    FLAT,
     NAMES,
     PACFL,
     SUPPORT,
@@ -29,7 +31,7 @@ from benchmarks.dfl2g.measures import (
 from benchmarks.report import Findings, Row, Table, duration
 from demo.data import jensen_shannon, recall
 from demo.planted import CONCEPTS, GROUPS, Clients, Data, newcomers, plant
-from modelkin.core.clustering.linkage import average_linkage, cut, groups
+from modelkin.core.clustering.linkage import groups
 
 LIBRARIES = ("numpy", "scipy", "torch", "scikit-learn")
 
@@ -38,6 +40,8 @@ PLANTED: Final = ("noisy labels", *CONCEPTS)
 MIXED: Final = {"dirichlet 0.1": 0.92, "dirichlet 0.3": 0.88}
 """The least R@8 by classes on digits."""
 SHIFTS: Final = ("rotations", "styles")
+CLUSTERED: Final = (BY_CLASS, WHOLE, PACFL, FLAT, EQ_11)
+"""The measures that are clustered by other algorithms, too."""
 NEAREST, VOTES = 8, 10
 
 Floats = npt.NDArray[np.float64]
@@ -73,8 +77,10 @@ def _clusterings(found: Found, data: Data, seed: int, *, quick: bool) -> None:
                 found["free", *at].append(_agreement(clients, labels))
                 found["one", *at].append(float(labels.max() == 0))
             if scenario != "iid":
-                labels = cut(average_linkage(measure.distances), GROUPS)
-                found["known", *at].append(_agreement(clients, labels))
+                for how in ALGORITHMS if name in CLUSTERED else (HIERARCHICAL,):
+                    labels = ALGORITHMS[how](measure, GROUPS, seed)
+                    what = "known" if how == HIERARCHICAL else how
+                    found[what, *at].append(_agreement(clients, labels))
     for scenario in ("dirichlet 0.1",) if quick else MIXED:
         clients = plant(scenario, data=data, num_clients=40, seed=seed)
         for name, measure in measures(clients, seed).items():
@@ -228,6 +234,7 @@ def tables(means: Mapping[tuple[Any, ...], float], seeds: Mapping[Any, int]) -> 
             ["by", *planted_],
             by_name(lambda name: [cell("known", each, name) for each in planted_]),
         ),
+        _by_algorithm(planted_, cell),
         Table(
             "Adjusted Rand index with the number of groups free, and in how many seeds clients "
             "with alike data are one cluster; without a similarity of 0 to 1 none is chosen",
@@ -253,6 +260,20 @@ def tables(means: Mapping[tuple[Any, ...], float], seeds: Mapping[Any, int]) -> 
         ),
         _placed(means, seeds),
     ]
+
+
+def _by_algorithm(planted_: Iterable[str], cell: Callable[[str, str, str], str]) -> Table:
+    scenarios = list(planted_)
+    rows = []
+    for name in CLUSTERED:
+        for how in ALGORITHMS:
+            what = "known" if how == HIERARCHICAL else how
+            rows.append([f"{name}, {how}", *(cell(what, each, name) for each in scenarios)])
+    title = (
+        "The same by other clusterings: K-means on points as far apart, and the graph of the five "
+        "nearest, cut in four"
+    )
+    return Table(title, ["by", *scenarios], rows)
 
 
 def _placed(means: Mapping[tuple[Any, ...], float], seeds: Mapping[Any, int]) -> Table:
