@@ -135,7 +135,8 @@ def inherit(
     The other tensors stay as they are. Values are rounded if the model has another dtype.
 
     Args:
-        model: a model of the learngene's architecture, as you initialised it, on any device.
+        model: a model with the learngene's layers, as you initialised it, on any device. Its other
+            layers may be of any architecture.
         path: a safetensors file, as ``cut_learngene`` writes it.
         keep: whether the loaded tensors stay as they are: parameters are frozen
             (``requires_grad=False``), and modules with loaded buffers stay in evaluation mode, so
@@ -261,6 +262,11 @@ def _load_pairs(
 
 
 def _check_fit(tensors: dict[str, Tensor], own: dict[str, Tensor], where: str) -> None:
+    if not any(name in own and own[name].shape == tensor.shape for name, tensor in tensors.items()):
+        raise LearngeneMismatch(
+            f"{where}: the model has none of its {len(tensors)} tensors by name and shape "
+            f"({join_names(n[:80] for n in tensors)}): the two architectures share no layer"
+        )
     unknown = [name for name in tensors if name not in own]
     if unknown:
         raise LearngeneMismatch(

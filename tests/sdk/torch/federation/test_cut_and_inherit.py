@@ -174,6 +174,11 @@ def of_another_model(path: Path) -> dict[str, Any]:
     return {}
 
 
+def of_no_common_layer(path: Path) -> dict[str, Any]:
+    cut_learngene(nn.Sequential(nn.Linear(7, 7), nn.Linear(7, 2)), path)
+    return {}
+
+
 def everything_excluded(path: Path) -> dict[str, Any]:
     return {"exclude": ["*"]}
 
@@ -184,6 +189,10 @@ def everything_excluded(path: Path) -> dict[str, Any]:
         (other_digest, "has the digest sha256:.* get it again"),
         (of_other_classes, r"'6\.weight \(4, 5\) instead of \(3, 5\)'.*exclude them"),
         (of_another_model, "no tensor 'encoder.w': exclude"),
+        (
+            of_no_common_layer,
+            r"none of its 2 tensors by name and shape .*'0\.bias'.*share no layer",
+        ),
         (everything_excluded, "nothing is left to load of its 6 tensors"),
     ],
 )
@@ -199,6 +208,33 @@ def test_what_does_not_fit_changes_nothing(
         inherit(newcomer, path, keep=True, **options)
     assert all(torch.equal(before[n], t) for n, t in state(newcomer).items())
     assert all(p.requires_grad for p in newcomer.parameters())
+
+
+def other_architectures() -> dict[str, nn.Sequential]:
+    """Networks with the first two layers of :func:`network`, and others behind them."""
+    first = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()]
+    return {
+        "wider": nn.Sequential(*first, nn.Linear(16, 9), nn.ReLU(), nn.Linear(9, 3)),
+        "shallower": nn.Sequential(*first, nn.Linear(16, 3)),
+        "deeper": nn.Sequential(*first, nn.Linear(16, 8), nn.Linear(8, 8), nn.Linear(8, 3)),
+    }
+
+
+@pytest.mark.parametrize("name", other_architectures())
+def test_another_architecture_inherits_the_layers_that_it_has(tmp_path: Path, name: str) -> None:
+    """From a file of the first layers, or from one of all without those that differ."""
+    shared = ("0.weight", "0.bias", "1.weight", "1.bias")
+    donor = network(1)
+    first = cut_learngene(donor, tmp_path / "first.safetensors", depth=2).path
+    whole = cut_learngene(donor, tmp_path / "whole.safetensors", tensors=["*"]).path
+    for path, exclude in ((first, ()), (whole, ("4.*", "6.*"))):
+        newcomer = copy.deepcopy(other_architectures()[name])
+        before = state(newcomer)
+        assert inherit(newcomer, path, exclude=exclude).loaded == shared
+        for tensor, values in state(newcomer).items():
+            assert torch.equal(values, (state(donor) if tensor in shared else before)[tensor])
+    with pytest.raises(LearngeneMismatch, match="exclude"):
+        inherit(newcomer, whole)
 
 
 def test_excluded_tensors_stay(tmp_path: Path) -> None:
