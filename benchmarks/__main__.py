@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from benchmarks import report, summary
+from benchmarks.dfl2g import architectures as dfl2g_architectures
+from benchmarks.dfl2g import arrivals as dfl2g_arrivals
 from benchmarks.dfl2g import clusters as dfl2g_clusters
 from benchmarks.dfl2g import inversion as dfl2g_inversion
 from benchmarks.dfl2g import penalties as dfl2g_penalties
@@ -135,12 +137,14 @@ SUBJECTS: dict[str, Subject] = {
         "eris-flower": flower,
         "eris-kernels": eris_kernels,
         "eris-ranks": ranks,
+        "dfl2g-arrivals": dfl2g_arrivals,
         "dfl2g-clusters": dfl2g_clusters,
         "dfl2g-inversion": dfl2g_inversion,
         "dfl2g-privacy": dfl2g_privacy,
         "dfl2g-rules": dfl2g_rules,
         "dfl2g-penalties": dfl2g_penalties,
         "dfl2g-starts": dfl2g_starts,
+        "dfl2g-architectures": dfl2g_architectures,
     }.items()
 }
 

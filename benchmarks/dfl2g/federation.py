@@ -7,8 +7,8 @@ the product's. Values are counted as float32 without names and headers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,19 +16,23 @@ import torch
 from torch import Tensor
 
 from benchmarks.dfl2g.data import Population
-from demo.cohort import Weights, network, repeat, stack
+from demo.cohort import Cohort, Weights, network, repeat, stack
 from modelkin.federation.learngenes.aggregate import MIN_MEMBERS, aggregate
 from modelkin.federation.learngenes.layers import tightened_depth
 
 __all__ = [
     "Federated",
+    "Flags",
+    "Layers",
     "Local",
     "Pull",
     "Rule",
+    "Strategy",
     "fresh",
     "inherited",
     "layers_of",
     "mean_of_largest",
+    "mixed",
     "train",
 ]
 
@@ -49,6 +53,7 @@ class Local:
     Attributes:
         before: their weights at the beginning of it; ``after`` those at its end.
         steepness: the mean size of each layer's gradients over the round, ``(clients, layers)``.
+        loaded: which layers they began with as their clusters have them, ``(clients, layers)``.
         tightened: how many layers are shared now, where that begins with all of them.
         rng: for rules that draw.
     """
@@ -56,8 +61,21 @@ class Local:
     before: Weights
     after: Weights
     steepness: npt.NDArray[np.float64]
+    loaded: Flags
     tightened: int
     rng: np.random.Generator
+
+
+class Strategy(Protocol):
+    """What clients learn of which layers they load."""
+
+    def loaded(self, weights: Weights, common: Weights) -> Flags:
+        """The layers that each client loads in a round, ``(clients, layers)``.
+
+        Args:
+            weights: the clients' own, at the end of the last round.
+            common: those of their clusters.
+        """
 
 
 @dataclass(frozen=True)
@@ -71,6 +89,9 @@ class Rule:
         share: of the values of each sent layer, those of largest size.
         whole_down: whether clients load the whole model of their cluster, as the authors of the
             rule have it, or only the layers that were averaged in the round before.
+        strategy: makes what decides which of these layers a client loads; None where it loads all.
+        held_back: samples of a client that it does not train on, and by which it decides; 0 for
+            those that it trains on.
     """
 
     name: str
@@ -78,6 +99,8 @@ class Rule:
     depth: int = 6
     share: float = 1.0
     whole_down: bool = False
+    strategy: Callable[[Layers, Cohort], Strategy] | None = None
+    held_back: int = 0
 
 
 class Pull:
@@ -100,6 +123,7 @@ class Federated:
         models: of the clusters.
         clusters: of the clients, and likewise of the newcomers.
         held: which layers of a cluster's model members have averaged, ``(clusters, layers)``.
+        loaded: which layers the clients loaded in the last round, ``(clients, layers)``.
         up: bytes that a client sent in each round, the mean over clients; ``down`` likewise.
         accuracy: of the clients on their own classes after each round, where asked for.
     """
@@ -109,6 +133,7 @@ class Federated:
     models: Weights
     clusters: npt.NDArray[np.int64]
     held: Flags
+    loaded: Flags
     up: list[float]
     down: list[float]
     accuracy: list[float]
@@ -146,17 +171,28 @@ def train(
     generator = torch.Generator().manual_seed(population.start)
     rng = np.random.default_rng([population.start, 21])
     weights = repeat(stack([cohort.template]), len(cohort))
-    found = Federated(weights, weights, models, clusters, _all(len(sizes), models), [], [], [])
+    every = np.ones((len(cohort), len(sizes)), bool)
+    held = every[: int(clusters.max()) + 1].copy()
+    found = Federated(weights, weights, models, clusters, held, every, [], [], [])
+    strategy = (
+        rule.strategy(layers, _part(cohort, -rule.held_back, None)) if rule.strategy else None
+    )
+    if rule.held_back:
+        trained = replace(population.clients, cohort=_part(cohort, 0, -rule.held_back))
+        population = replace(population, clients=trained)
     for number in range(rounds):
-        got = found.held[clusters] if load and number else _none(clusters, sizes)
-        weights = _mixed(layers, got, _taken(found.models, members), weights)
+        common = _taken(found.models, members)
+        got = found.held[clusters] if load and number else ~every
+        found.loaded = got if number else every  # all begin alike
+        if strategy is not None and number:
+            found.loaded = got & strategy.loaded(weights, common)
+        weights = mixed(layers, found.loaded, common, weights)
         before = {name: values.clone() for name, values in weights.items()}
         if pull is not None:
-            pull.begin(population, weights, _taken(found.models, members))
+            pull.begin(population, weights, common)
         steepness = _trained(population, weights, epochs, generator, pull, layers)
         shared = tightened_depth(rule.depth, len(sizes), number, rounds, TIGHTEN)
-        local = Local(before, weights, steepness, shared, rng)
-        sent = rule.choose(local)
+        sent = rule.choose(Local(before, weights, steepness, found.loaded, shared, rng))
         found.up.append(4 * float((sent * _shares(rule, sizes)).sum(1).mean()))
         found.down.append(4 * float((got * sizes).sum(1).mean()))
         _average(found, layers, sent, weights, rule)
@@ -164,6 +200,12 @@ def train(
         if followed or number == rounds - 1:
             found.accuracy.append(population.clients.accuracy(weights))
     return found
+
+
+def _part(cohort: Cohort, begin: int, end: int | None) -> Cohort:
+    """The same clients with some of their samples."""
+    some = slice(begin, end)
+    return Cohort(cohort.template, cohort.samples[:, some], cohort.labels[:, some])
 
 
 def layers_of(weights: Weights) -> Layers:
@@ -186,7 +228,7 @@ def fresh(population: Population) -> Weights:
 
 def inherited(models: Weights, clusters: Tensor, held: Flags, start: Weights) -> Weights:
     """A start whose layers are the cluster's where they are held, ``(newcomers, layers)``."""
-    return _mixed(layers_of(models), held, _taken(models, clusters), start)
+    return mixed(layers_of(models), held, _taken(models, clusters), start)
 
 
 def _trained(
@@ -274,7 +316,7 @@ def _taken(models: Weights, clusters: Tensor) -> Weights:
     return {name: values[clusters] for name, values in models.items()}
 
 
-def _mixed(layers: Layers, flags: Flags, chosen: Weights, others: Weights) -> Weights:
+def mixed(layers: Layers, flags: Flags, chosen: Weights, others: Weights) -> Weights:
     """Copies: the chosen weights in flagged layers, the others elsewhere."""
     found = {}
     for at, names in enumerate(layers.values()):
@@ -283,11 +325,3 @@ def _mixed(layers: Layers, flags: Flags, chosen: Weights, others: Weights) -> We
             wide = column.view(-1, *[1] * (others[name].dim() - 1))
             found[name] = torch.where(wide, chosen[name], others[name])
     return found
-
-
-def _all(layers: int, models: Weights) -> Flags:
-    return np.ones((len(next(iter(models.values()))), layers), bool)
-
-
-def _none(clusters: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Flags:
-    return np.zeros((len(clusters), len(sizes)), bool)

@@ -32,6 +32,7 @@ TARGETS: Final = (0.9, 0.95)
 PAPER: Final = {
     "FedAvg": "FedAvg",
     "PartialFed-Fix, first 4": "PartialFed",
+    "PartialFed-Adaptive": "PartialFed",
     "FedFina, last 2": "FedFina",
     "FedLP, p = 0.5": "FedLP",
     "FedLPS, prune 0.8": "FedLPS",

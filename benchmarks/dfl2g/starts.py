@@ -17,7 +17,7 @@ import torch
 from benchmarks.dfl2g import paper
 from benchmarks.dfl2g.data import GROUPS, Population, datasets, of_all_classes, of_halves
 from benchmarks.dfl2g.federation import Federated, Flags, fresh, inherited, layers_of, train
-from benchmarks.dfl2g.sharing import FEDAVG, Scores, changes, lowest, printed
+from benchmarks.dfl2g.sharing import ADAPTIVE, FEDAVG, Scores, changes, lowest, printed
 from benchmarks.eris.data import Dataset
 from benchmarks.report import Findings, Row, Table
 from demo.cohort import DECAY, RATE, Weights
@@ -40,6 +40,7 @@ WHOLE: Final = "whole model of its cluster"
 TRUNK: Final = "trunk of its cluster, kept"
 OTHER_TRUNK: Final = "trunk of another cluster, kept"
 ALL_TRUNK: Final = "trunk of all clients"
+PARTIAL: Final = "what most load by PartialFed-Adaptive"
 EQ8: Final = f"{LAYERS} layers, Eq. 8 lowest"
 
 
@@ -102,7 +103,7 @@ def _measured(
         population = made(data, seed)
         every.append(
             {
-                start.name: _curve(population, start, marks)
+                start.name: curve(population, start, marks)
                 for start in islice(starts(population, rounds, epochs), None, None, step)
             }
         )
@@ -138,6 +139,11 @@ def starts(population: Population, rounds: int, epochs: int) -> Iterator[Start]:
         for kept in (False, True):
             weights = taken(found, clusters, trunk)
             yield Start(f"trunk of {name}{', kept' * kept}", weights, trunk, kept)
+    partial = train(population, ADAPTIVE, rounds=rounds, epochs=epochs)
+    loaded = _mean(population, partial.loaded.astype(np.float64)) >= 0.5
+    for kept in (False, True):
+        weights = taken(partial, groups, loaded)
+        yield Start(f"{PARTIAL}{', kept' * kept}", weights, loaded, kept)
     for name, held in _picked(population, own).items():
         for kept in (False, True):
             weights = taken(own, groups, held)
@@ -163,7 +169,8 @@ def _mean(population: Population, scores: Scores) -> Scores:
     return np.asarray(means[population.groups])
 
 
-def _curve(population: Population, start: Start, marks: tuple[int, ...]) -> list[float]:
+def curve(population: Population, start: Start, marks: tuple[int, ...]) -> list[float]:
+    """The accuracy of newcomers after the epochs of the marks."""
     weights = {name: values.clone() for name, values in start.weights.items()}
     kept = None
     if start.kept:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score
 from torch import nn
 
 from benchmarks.dfl2g import paper
+from benchmarks.dfl2g.algorithms import ALGORITHMS, k_means, points
+from benchmarks.dfl2g.architectures import ARCHITECTURES, SHARED
+from benchmarks.dfl2g.arrivals import arrive
 from benchmarks.dfl2g.data import Population, datasets, of_halves, of_mixes
-from benchmarks.dfl2g.federation import mean_of_largest, train
-from benchmarks.dfl2g.penalties import SETTINGS
+from benchmarks.dfl2g.federation import layers_of, mean_of_largest, train
+from benchmarks.dfl2g.measures import Measure
+from benchmarks.dfl2g.penalties import GRID, SETTINGS
 from benchmarks.dfl2g.pulls import Masked, UnsquaredPull, importances, low_share, models_of
 from benchmarks.dfl2g.rules import newcomers, ranks_of_eq8
-from benchmarks.dfl2g.sharing import FEDAVG, RULES, lowest
+from benchmarks.dfl2g.sharing import ADAPTIVE, FEDAVG, RULES, Adaptive, lowest
 from demo.cohort import BATCH, DECAY, MOMENTUM, RATE, Cohort, network, repeat, stack
 from modelkin.torch import ClusterPenalty
 
@@ -209,3 +217,92 @@ def test_newcomers_inherit_from_one_cluster_of_turned_clients() -> None:
 def test_a_setting_of_the_penalties_is_named_once() -> None:
     """Tables are by name."""
     assert len(SETTINGS) == len({each.name for each in SETTINGS})
+    assert len(GRID) == len({each.name for each in GRID.values()}) == 16
+
+
+def blobs(count: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """Points in four places, of unit length, and their places."""
+    rng, groups = np.random.default_rng(4), np.arange(count) % 4
+    drawn = 3 * np.eye(6)[groups] + noise * rng.normal(size=(count, 6))
+    return drawn / np.linalg.norm(drawn, axis=1, keepdims=True), groups
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_clusterings_see_points_as_far_apart_as_the_clients(squared: bool) -> None:
+    """Whether distances are Euclidean or half of their squares; K-means is that of the points."""
+    drawn, groups = blobs(24, 0.5)
+    products = drawn @ drawn.T
+    distances = np.sqrt(np.maximum(2 - 2 * products, 0))
+    measure = Measure(distances**2 / 2, products) if squared else Measure(distances, None)
+    found = points(measure)
+    again = np.linalg.norm(found[:, None] - found[None], axis=2)
+    assert distances == pytest.approx(again, abs=1e-6)
+    theirs = KMeans(4, n_init=10, random_state=0).fit_predict(drawn)
+    assert adjusted_rand_score(theirs, k_means(measure, 4, 0)) == 1.0
+    for find in ALGORITHMS.values():
+        assert adjusted_rand_score(groups, find(measure, 4, 0)) == 1.0
+
+
+def test_newcomers_join_the_nearest_mean() -> None:
+    """As by means that are computed from all members each time; kept means know no order."""
+    drawn, groups = blobs(40, 1.0)
+    own, rng = groups[:8], np.random.default_rng(2)
+    for running in (False, True):
+        order = rng.permutation(32)
+        found = arrive(drawn @ drawn.T, own, order, running=running)
+        members = {group: [drawn[at] for at in np.flatnonzero(own == group)] for group in range(4)}
+        every = list(drawn[:8])
+        for newcomer in order:
+            x = drawn[8 + newcomer]
+            far = [np.linalg.norm(x - np.mean(members[group], axis=0)) for group in range(4)]
+            nearest = int(np.argmin(far))
+            if far[nearest] >= np.linalg.norm(x - np.mean(every, axis=0)):
+                nearest = -1
+            assert nearest == found[newcomer]
+            if running and nearest >= 0:
+                members[nearest].append(x)
+                every.append(x)
+    kept = [arrive(drawn @ drawn.T, own, rng.permutation(32), running=False) for _ in range(2)]
+    assert np.array_equal(kept[0], kept[1])
+
+
+def test_clients_learn_to_load_what_serves_them(population: Population) -> None:
+    """A trained layer in place of a spoilt one, on either side; what is equal is loaded."""
+    cohort = population.clients.cohort
+    trained = repeat(stack([cohort.template]), len(cohort))
+    cohort.train(trained, 4, torch.Generator().manual_seed(0))
+    spoilt = {name: values.clone() for name, values in trained.items()}
+    spoilt["head.weight"].neg_()
+    layers = layers_of(trained)
+    for own, common, loads in ((trained, spoilt, False), (spoilt, trained, True)):
+        strategy = Adaptive(layers, cohort)
+        for _ in range(2):
+            found = strategy.loaded(own, common)
+        assert (found[:, -1] == loads).all()
+        assert found[:, :-1].all()
+
+
+@pytest.mark.slow
+def test_partial_federations_send_what_they_load(population: Population) -> None:
+    """All layers in the first round, when all are alike, and the whole model comes back."""
+    found = train(population, ADAPTIVE, rounds=2, epochs=1)
+    sizes = [160, 2_320, 4_640, 9_248, 8_256, 650]
+    assert [
+        4 * sum(sizes),
+        pytest.approx(4 * float((found.loaded * sizes).sum(1).mean())),
+    ] == found.up
+    assert [0, 4 * sum(sizes)] == found.down
+
+
+@pytest.mark.parametrize("build", ARCHITECTURES.values(), ids=ARCHITECTURES)
+def test_other_architectures_share_the_first_layers(build: Callable[[int], nn.Module]) -> None:
+    """By name and shape, and nothing behind them."""
+    mine, theirs = (
+        {name: each.shape for name, each in model.named_parameters()}
+        for model in (network(0), build(0))
+    )
+    common = [name for name in mine if mine[name] == theirs.get(name)]
+    assert [f"conv{at}.{part}" for at in range(1, SHARED + 1) for part in ("weight", "bias")] == [
+        name for name in common if name.startswith("conv")
+    ]
+    assert {"fc1.weight", "head.weight"}.isdisjoint(common)
