@@ -52,7 +52,15 @@ class Panel:
     lines: Sequence[Line]
 
 
-def drawn(panels: Sequence[Panel], *, title: str, x: str, y: str, ticks: Sequence[float]) -> str:
+def drawn(
+    panels: Sequence[Panel],
+    *,
+    title: str,
+    x: str,
+    y: str,
+    ticks: Sequence[float],
+    doubling: bool = False,
+) -> str:
     """Panels in a row with common axes, and one legend below.
 
     Args:
@@ -61,10 +69,11 @@ def drawn(panels: Sequence[Panel], *, title: str, x: str, y: str, ticks: Sequenc
         x: what the horizontal axis counts.
         y: what the vertical axis is.
         ticks: of the horizontal axis, which they span.
+        doubling: whether each doubling of x is as wide.
     """
     names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
     values = [value for panel in panels for line in panel.lines for _, value in line.points]
-    scale = _Scale.over(ticks, values)
+    scale = _Scale.over(ticks, values, doubling)
     width = _LEFT + len(panels) * (_WIDTH + _GAP)
     columns = max(1, (width - _LEFT) // _ENTRY)
     rows = -(-len(names) // columns)
@@ -93,18 +102,22 @@ class _Scale:
     low: int
     high: int
     step: int
+    doubling: bool
 
     @classmethod
-    def over(cls, ticks: Sequence[float], values: Sequence[float]) -> _Scale:
+    def over(cls, ticks: Sequence[float], values: Sequence[float], doubling: bool) -> _Scale:
         """Whole tenths around all values, or fifths where tenths are many."""
         low, high = math.floor(min(values) * 10), math.ceil(max(values) * 10)
         step = 1 if high - low <= 6 else 2
         low -= low % step
-        return cls(ticks, low, max(high + high % step, low + step), step)
+        return cls(ticks, low, max(high + high % step, low + step), step, doubling)
 
     def across(self, value: float) -> float:
-        first, last = self.ticks[0], self.ticks[-1]
-        return (value - first) / (last - first) * _WIDTH
+        first, at, last = (
+            math.log2(each) if self.doubling else each
+            for each in (self.ticks[0], value, self.ticks[-1])
+        )
+        return (at - first) / (last - first) * _WIDTH
 
     def down(self, value: float) -> float:
         return (self.high - 10 * value) / (self.high - self.low) * _HEIGHT

@@ -38,6 +38,15 @@ def test_lines_of_one_value_have_a_scale() -> None:
     assert 'points="0.0,200.0 250.0,200.0"' in svg
 
 
+def test_doublings_are_as_wide() -> None:
+    """Where x doubles from tick to tick, ticks and points are evenly apart."""
+    line = Line("", [(4, 0.5), (8, 0.5), (16, 0.6)])
+    words = {"title": "", "x": "", "y": ""}
+    svg = drawn([Panel("", [line])], ticks=(4, 8, 16), doubling=True, **words)
+    assert 'points="0.0,200.0 125.0,200.0 250.0,0.0"' in svg
+    assert 'd="M125.0 200v4"' in svg
+
+
 def test_pictures_are_made_of_cells_alone(tmp_path: Path) -> None:
     """The same cells make the same bytes, and a study without cells makes none."""
     made = pictures(Cells())
