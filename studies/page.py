@@ -25,6 +25,7 @@ from studies.sections import definitions as definition_sections
 from studies.sections import estimates as estimate_sections
 from studies.sections import gains, paragraphs
 from studies.sections import groups as group_sections
+from studies.sections import membership as membership_sections
 from studies.sections import training as training_sections
 from studies.settings import DIRICHLET
 from studies.tables import (
@@ -37,6 +38,7 @@ from studies.tables import (
     estimates,
     graphs,
     lengths,
+    membership,
     newcomers,
     numbers,
     ordered,
@@ -152,6 +154,12 @@ _PRIVACY: Final[tuple[_Study, ...]] = (
         "definitions",
         definitions.NAME,
         definition_sections.presence,
+    ),
+    (
+        "Membership over rounds (Figure 1)",
+        "membership",
+        membership.NAME,
+        membership_sections.membership,
     ),
     ("Private supports", "private", privacy.NAME, paragraphs.private_supports),
 )
@@ -286,6 +294,7 @@ def _claims(cells: Cells) -> Iterator[str]:
                 yield from paragraphs.behind(own, split, best)
     for _, found in islice(paragraphs.federations(cells.of(disclosure.NAME)), 1):
         yield from paragraphs.disclosed(found)
+    yield from membership_sections.against(*map(cells.of, (disclosure.NAME, membership.NAME)))
     held = cells.of(privacy.NAME)
     if held:
         yield from paragraphs.priced(held)
@@ -327,7 +336,7 @@ _TOPICS: Final = (
     _Topic(
         "privacy",
         "Privacy",
-        "what a support gives away, blinded or not, and what noise costs",
+        "what a support gives away, blinded or not, membership, and what noise costs",
         None,
         _PRIVACY,
     ),

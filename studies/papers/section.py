@@ -15,7 +15,7 @@ __all__ = ["PAGE", "blocks"]
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "papers.md"
 
-_PURPOSE: Final = "*For researchers: what of the papers is here, and what it gives. 12 minutes.*"
+_PURPOSE: Final = "*For researchers: what of the papers is here, and what it gives. 20 minutes.*"
 _WORDS: Final = """\
 modelkin is built on three papers. Each element of them has a row: a definition, algorithm, bound,
 table, figure, rival or claim. The last columns have the paper's figure and ours, which is quoted

@@ -11,7 +11,7 @@ from studies.clustered import ROUNDS
 from studies.plots import Line, Panel, drawn
 from studies.sections import paragraphs
 from studies.sections.summaries import mean
-from studies.tables import personal, retrieval, samples
+from studies.tables import membership, personal, retrieval, samples
 from studies.tables.clusters import ALONE, CFL, GLOBAL, IFCA, IOS, row
 
 __all__ = ["pictures"]
@@ -94,8 +94,28 @@ def _agreement(cells: Sequence[Cell]) -> str:
     return drawn(panels, title=title, x="samples of a client", y="ARI", ticks=ticks)
 
 
+def _membership(cells: Sequence[Cell]) -> str:
+    """Figure 1: by the samples of a client, after the first round and after the last one."""
+    panels = []
+    for split in membership.SPLITS:
+        held = paragraphs.of_split(cells, split)
+        for number in (membership.ROUNDS[0], membership.ROUNDS[-1]) if held else ():
+            lines = [Line(name, _by_samples(held, name, str(number))) for name in membership.DRAWN]
+            panels.append(Panel(f"{split}, {number} round{'s' * (number > 1)}", lines))
+    title = "Membership by the samples of a client, from gradients and from indices"
+    words = {"x": "samples of a client", "y": "AUC"}
+    return drawn(panels, title=title, ticks=membership.SAMPLES, doubling=True, **words)
+
+
+def _by_samples(cells: Sequence[Cell], name: str, number: str) -> list[tuple[float, float]]:
+    return [
+        (count, mean(cells, membership.row(count, name), number)) for count in membership.SAMPLES
+    ]
+
+
 _PICTURES: Final[dict[str, tuple[str, Callable[[Sequence[Cell]], str]]]] = {
     "recall.svg": (retrieval.NAME, _recall),
     "accuracy-by-round.svg": (personal.NAME, _by_round),
     "samples.svg": (samples.NAME, _agreement),
+    "membership.svg": (membership.NAME, _membership),
 }
