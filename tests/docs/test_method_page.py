@@ -5,20 +5,28 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_membership_compares_like_with_like() -> None:
-    """Each row has both figures of Dir(0.1) beside the same samples, rounded."""
+@pytest.mark.parametrize("seen", ["indices", "gradients"])
+def test_membership_compares_like_with_like(seen: str) -> None:
+    """Both rows have the figures of Dir(0.1) after one round, rounded, by the same attack."""
     evidence = (DOCS / "evidence" / "privacy.md").read_text()
-    section = evidence.partition("## What a support gives away")[2].partition("### Dir(0.3)")[0]
-    rows = re.findall(
-        r"\| (of [\w ]+) \| (0\.\d+) \| (0\.\d+) \|", (DOCS / "method.md").read_text()
+    section = evidence.partition("### Membership on Dir(0.1)")[2]
+    measured = figures(section, "after one round", f"{seen}: beside own samples")
+    shown = figures((DOCS / "method.md").read_text(), "samples of the client", f"from the {seen}")
+    assert ["4", "16", "32", "64", "128"] == list(shown)
+    assert shown == {count: f"{float(measured[count]):.2f}" for count in shown}
+
+
+def figures(page: str, head: str, row: str) -> dict[str, str]:
+    """The first number of each cell of a row, by the first of its column."""
+    table = page[page.index(f"| {head} |") :]
+    lines = (
+        next(line for line in table.splitlines() if line.startswith(f"| {each} |"))
+        for each in (head, row)
     )
-    assert ["of the same classes", "of any class"] == [beside for beside, _, _ in rows]
-    for beside, *shown in rows:
-        measured = [
-            re.findall(rf"\| membership \| {seen}, {beside} \| (0\.\d+)", section)[0]
-            for seen in ("indices", "gradients")
-        ]
-        assert shown == [f"{float(each):.2f}" for each in measured]
+    columns, cells = (re.findall(r"\| (\d[\d.]*)", line) for line in lines)
+    return dict(zip(columns, cells, strict=True))
