@@ -22,6 +22,7 @@ from studies.tables.retrieval import ios as donors_of
 __all__ = ["against", "lengths", "misplaced", "newcomers", "personal", "samples", "uplift"]
 
 _APART = "S apart"
+_UPLIFT = ("accuracy", "gain", "tau", "tau of means")
 _QUALITY = ("accuracy", "clusters", "silhouette", "Davies-Bouldin", "Calinski-Harabasz")
 
 
@@ -87,15 +88,44 @@ def uplift(cells: Sequence[Cell]) -> Iterator[str]:
         "Each client starts from the model of the first donor that a ranking names, trained for "
         "eight epochs on that donor's samples, and trains two epochs on its own. Without a donor "
         "it trains for all ten. Accuracy is by class on samples that no client has, weighed by the "
-        "client's own labels. Tau-b is of the ranking and the gains from all 39 donors."
+        "client's own labels. Tau-b is of the ranking and the gains from all 39 donors; that of "
+        "means is of each donor's mean over the other clients, in the ranking and in gains."
+    )
+    yield (
+        "kNN-Shapley values a donor by what it adds to the worth of those that are nearest to a "
+        f"client, here the {started.NEIGHBORS} nearest, for each client alone. The paper does not "
+        "say what a donor is worth. Here it is 1 where its main label is the client's, else 0; or "
+        "the accuracy of its model, each class alike. Of samples, the game is the original one: "
+        "all samples of all clients classify test samples, the nearest by the cosine of pixels."
     )
     for split, held in _splits(cells):
         yield f"### Donors on {split}, {seeds(held)}"
         rows = (
-            [name, *(spread(held, name, column) for column in ("accuracy", "gain", "tau"))]
-            for name in held[0].figures
+            [name, *(spread(held, name, column) for column in _UPLIFT)] for name in held[0].figures
         )
-        yield table(("starts from", "accuracy", "gain over no donor", "tau-b with gains"), rows)
+        heads = ("accuracy", "gain over no donor", "tau-b with gains", "tau-b of means")
+        yield table(("starts from", *heads), rows)
+    yield from _valued(cells)
+
+
+def _valued(cells: Sequence[Cell]) -> Iterator[str]:
+    """What values of kNN-Shapley change in a ranking by the similarity that they begin with."""
+    names = (donors_of("A"), f"A: {baselines.PLAIN_COSINE}", baselines.HISTOGRAMS)
+    pairs = [(started.values(name, worth), name) for name in names for worth in started.WORTHS]
+    pairs.append((started.OF_SAMPLES, names[0]))
+    found = [
+        (split, f"{ours} less {theirs}", difference(held, ours, theirs, "tau"))
+        for split, held in _splits(cells)
+        for ours, theirs in pairs
+    ]
+    worse = sum(each.decided and each.mean < 0 for *_, each in found)
+    yield (
+        "Does kNN-Shapley rank donors by their gains better than a similarity alone? Its tau-b is "
+        f"below by a decided difference in {worse} of {len(found)} rows, and above in "
+        f"{sum(each.decided and each.mean > 0 for *_, each in found)}."
+    )
+    rows = ([split, words, str(each)] for split, words, each in found)
+    yield table(("split", "tau-b with gains", "difference over seeds, 95% interval"), rows)
 
 
 def samples(cells: Sequence[Cell]) -> Iterator[str]:
