@@ -18,6 +18,7 @@ from studies.tables import (  # isort: split
     epochs,
     estimates,
     graphs,
+    importances,
     lengths,
     membership,
     newcomers,
@@ -55,6 +56,7 @@ TABLES: Final[dict[str, ModuleType]] = {
     "numbers": numbers,
     "newcomers": newcomers,
     "estimates": estimates,
+    "importances": importances,
     "bounds": bounds,
 }
 ALL: Final = "all"

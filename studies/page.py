@@ -25,6 +25,7 @@ from studies.sections import definitions as definition_sections
 from studies.sections import estimates as estimate_sections
 from studies.sections import gains, paragraphs
 from studies.sections import groups as group_sections
+from studies.sections import importances as importance_sections
 from studies.sections import membership as membership_sections
 from studies.sections import training as training_sections
 from studies.settings import DIRICHLET
@@ -37,6 +38,7 @@ from studies.tables import (
     epochs,
     estimates,
     graphs,
+    importances,
     lengths,
     membership,
     newcomers,
@@ -140,6 +142,12 @@ _SUPPORTS: Final[tuple[_Study, ...]] = (
     ("What it costs (Tables 6 and 7)", "table6", costs.NAME, paragraphs.costs),
     ("Ordered supports", "ordered", ordered.NAME, gains.ordered),
     ("What a support is estimated with", "estimates", estimates.NAME, estimate_sections.estimates),
+    (
+        "Kinds and estimators of importance",
+        "importances",
+        importances.NAME,
+        importance_sections.importances,
+    ),
     ("The paper's bounds", "bounds", bounds.NAME, estimate_sections.bounds),
 )
 _PRIVACY: Final[tuple[_Study, ...]] = (
@@ -343,7 +351,7 @@ _TOPICS: Final = (
     _Topic(
         "supports",
         "Supports",
-        "what they cost, whether an order helps, what they are estimated with, and bounds",
+        "what they cost, whether an order helps, how importance is estimated, and bounds",
         None,
         _SUPPORTS,
     ),
