@@ -27,7 +27,6 @@ from benchmarks.eris import (
     exactness,
     flower,
     inversion,
-    leakage,
     membership,
     methods,
     ranks,
@@ -36,6 +35,7 @@ from benchmarks.eris import (
 from benchmarks.eris import data as eris_data
 from benchmarks.eris import kernels as eris_kernels
 from benchmarks.eris.assumptions import estimators, weights
+from benchmarks.eris.leakage import alike, sizes, unlike
 from benchmarks.finding import catalogue
 from benchmarks.finding import gates as finding
 from benchmarks.provenance import comparison as provenance
@@ -129,7 +129,9 @@ SUBJECTS: dict[str, Subject] = {
         "eris-convergence": convergence,
         "eris-methods": methods,
         "eris-membership": membership,
-        "eris-leakage": leakage,
+        "eris-leakage": alike,
+        "eris-leakage-unlike": unlike,
+        "eris-leakage-sizes": sizes,
         "eris-inversion": inversion,
         "eris-estimators": estimators,
         "eris-weights": weights,

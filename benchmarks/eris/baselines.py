@@ -18,7 +18,10 @@ from benchmarks.eris.data import Clients
 from benchmarks.eris.networks import Flat
 from modelkin.federation.shards.quantization import BUCKET
 
-__all__ = ["Ako", "Alone", "Mixing", "QDPSGD", "Shatter", "noised", "pruned", "trained_alone"]
+__all__ = [
+    "DPSRM", "QDPSGD", "SDMDSGD", "Ako", "Alone", "Mixing", "Shatter", "noised", "pruned",
+    "trained_alone",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float32]
 Places = npt.NDArray[np.int64]
@@ -181,3 +184,63 @@ class QDPSGD:
         low = np.floor(steps)
         rounded = (low + (rng.random(steps.shape) < steps - low)) * scale / self._levels
         return np.asarray(rounded.reshape(-1)[: model.size], np.float32)
+
+
+class SDMDSGD:
+    """SDM-DSGD: each client sends random coordinates of its step to the mean and to less loss.
+
+    The step goes part of the way, and what is sent of it is scaled so that its mean is all of it.
+    Clients hold the models of all others by what these sent. Here each is the neighbour of all.
+
+    Source: Zhang et al., "Private and communication-efficient edge learning: a sparse differential
+    Gaussian-masking distributed SGD approach", 2020.
+    """
+
+    def __init__(self, rate: float = 1.0, kept: float = 0.2, drawn: float = 0.2) -> None:
+        self.drawn, self._rate, self._kept = drawn, rate, kept
+        self.sent: dict[int, tuple[Places, Floats]] = {}
+        """The coordinates and values, before they are scaled, of each client's last message."""
+
+    def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
+        del number
+        towards = before.mean(axis=0) - before + np.float32(self._rate) * (trained - before)
+        steps, mixed = np.float32(self.drawn) * towards, before.copy()
+        for sender, step in enumerate(steps):
+            at = np.flatnonzero(rng.random(len(step)) < self._kept)
+            self.sent[sender] = at, step[at]
+            mixed[sender, at] += step[at] / np.float32(self._kept)
+        return mixed
+
+
+class DPSRM:
+    """DP-SRM: a mean that keeps a part of itself, so that only what is new in it needs noise.
+
+    Each client clips its update less the kept part of its last one. They are summed in secret, and
+    noise in proportion to the norm is added once. Batches are the whole data of a client here.
+
+    Source: Wang et al., "Efficient privacy-preserving stochastic nonconvex optimization", 2023.
+
+    Attributes:
+        kept: the part.
+        new: what the last round added to it, with its noise.
+    """
+
+    def __init__(self, sigma: float, clip: float, seed: int, kept: float = 0.7) -> None:
+        self.kept, self._clip, self._sigma = kept, clip, sigma
+        self._rng = np.random.default_rng(seed)
+        self._last: Floats | None = None
+        self._mean: Floats | None = None
+        self.new = np.zeros(0, np.float32)
+
+    def __call__(self, updates: Floats) -> Floats:
+        """The mean after the clients' updates of a round, shape ``(n, M)``."""
+        fresh, clip = updates, self._clip
+        if self._last is not None:
+            fresh, clip = updates - np.float32(self.kept) * self._last, clip * (1 - self.kept)
+        norms = np.linalg.norm(fresh, axis=1, keepdims=True)
+        clipped = fresh * np.minimum(1, clip / norms)
+        noise = self._sigma * clip / len(updates) * self._rng.standard_normal(updates.shape[1])
+        self.new = (clipped.mean(axis=0) + noise).astype(np.float32)
+        kept = 0 if self._mean is None else np.float32(self.kept) * self._mean
+        self._last, self._mean = updates, np.asarray(self.new + kept, np.float32)
+        return self._mean

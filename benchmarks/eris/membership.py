@@ -25,6 +25,7 @@ from torch.nn.functional import cross_entropy
 from benchmarks.eris.data import Dataset, digits, given
 from benchmarks.eris.networks import mlp
 from benchmarks.report import Findings, Row, Table
+from demo.data import deal
 from modelkin.federation.shards.draws import stream
 from modelkin.federation.shards.partition import Partition
 from modelkin.federation.shards.thinning import Thinning
@@ -43,6 +44,7 @@ HEAVY, HEAVY_SHARES = 10, (0.25, 0.5, 0.75, 0.9)
 ONE_IN: Final = 16
 
 Scores = npt.NDArray[np.float64]
+Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +107,25 @@ def areas(data: Dataset, seeds: int, rounds: int, shards: Iterable[int]) -> dict
 
 
 def dealt(
-    data: Dataset, seed: int, count: int = N, known: int = KNOWN, canaries: int = CANARIES
+    data: Dataset,
+    seed: int,
+    count: int = N,
+    known: int = KNOWN,
+    canaries: int = CANARIES,
+    alpha: float | None = None,
 ) -> tuple[list[Client], Tensor]:
     """Clients with samples and canaries of their own, and the rows that none of them has.
 
-    The first ``known`` samples of a client are no canaries.
+    The first ``known`` samples of a client are no canaries. With ``alpha`` the labels of each
+    client are mixed by Dirichlet(alpha), those of its canaries likewise.
     """
     rng = np.random.default_rng(seed)
     order, used = rng.permutation(len(data.labels)), count * (known + canaries)
+    rows = order[:used].reshape(count, -1)
+    if alpha is not None:
+        rows = _unlike(data.labels.numpy()[order[:used]], count, alpha, rng, order[:used])
     clients = []
-    for row in order[:used].reshape(count, -1):
+    for row in rows:
         truth = rng.random(canaries) < 0.5
         mine = torch.from_numpy(np.concatenate([row[:known], row[known:][truth]]))
         among = torch.from_numpy(row[known:])
@@ -125,6 +136,24 @@ def dealt(
             )
         )  # fmt: skip
     return clients, torch.from_numpy(order[used:])
+
+
+def _unlike(
+    labels: Places, count: int, alpha: float, rng: np.random.Generator, rows: Places
+) -> Places:
+    """All of these rows, dealt by Dirichlet mixes of labels, each client's in random order."""
+    classes = labels.max() + 1
+    stock = [rows[labels == label] for label in range(classes)]
+    counts = deal(np.array([len(each) for each in stock]), count, alpha, rng)
+    ends = np.cumsum(counts, axis=0)
+    return np.stack(
+        [
+            rng.permutation(
+                np.concatenate([stock[c][end[c] - row[c] : end[c]] for c in range(classes)])
+            )
+            for row, end in zip(counts, ends, strict=True)
+        ]
+    )
 
 
 def _training(

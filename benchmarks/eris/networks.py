@@ -60,6 +60,10 @@ class Flat:
         self.gradients: Callable[[Tensor, Tensor, Tensor], Tensor] = vmap(grad(self._loss))
         """Mean gradients of ``(n, M)`` weights on data of ``(n, samples, ...)``."""
         self._each = vmap(vmap(grad(self._of_one), in_dims=(None, 0, 0)))
+        self.weighted_gradients: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = vmap(
+            grad(self._weighted)
+        )
+        """The same with a weight a sample, of shape ``(n, samples)``."""
 
     @property
     def size(self) -> int:
@@ -77,6 +81,10 @@ class Flat:
     def _loss(self, weights: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
         loss = cross_entropy(self.outputs(weights, inputs), labels)
         return loss + self._decay / 2 * weights.square().sum() if self._decay else loss
+
+    def _weighted(self, weights: Tensor, inputs: Tensor, labels: Tensor, share: Tensor) -> Tensor:
+        losses = cross_entropy(self.outputs(weights, inputs), labels, reduction="none")
+        return (share * losses).sum()
 
     def sample_gradients(self, weights: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
         """The gradient of each sample alone, shape ``(n, samples, M)``; arguments as before."""

@@ -14,14 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.eris.baselines import QDPSGD, Ako, Local, Mixing, Shatter
+from benchmarks.eris.baselines import DPSRM, QDPSGD, SDMDSGD, Ako, Local, Mixing, Shatter
 from benchmarks.eris.convergence import ALL, Way
 from benchmarks.eris.rounds import Rounds, plain_roster
 from modelkin.federation.shards.partition import Partition
 from modelkin.federation.shards.plan import Plan
 from modelkin.federation.shards.roster import Round
 
-__all__ = ["SUM", "Averaged", "Exchange", "OfAko", "OfQDPSGD", "OfShatter", "Seen"]
+__all__ = [
+    "SUM", "Averaged", "Exchange", "OfAko", "OfDPSRM", "OfQDPSGD", "OfSDMDSGD", "OfShatter", "Seen",
+]  # fmt: skip
 
 Sent = tuple[Tensor, Tensor]
 """Coordinates, and the values of an update there."""
@@ -40,6 +42,7 @@ class Seen:
         at: coordinates, each once, shape ``(values,)``.
         values: of the update, shape ``(values,)``.
         since: whether they hold all steps since these coordinates were last seen, not one alone.
+        less: the share of the last round's gradients that is taken away in them.
     """
 
     view: str
@@ -47,6 +50,7 @@ class Seen:
     at: Tensor
     values: Tensor
     since: bool = False
+    less: float = 0.0
 
 
 class Exchange(Protocol):
@@ -54,9 +58,11 @@ class Exchange(Protocol):
 
     Attributes:
         seen: the views of the last round.
+        public: whether receivers know the models of the clients they look at.
     """
 
     seen: list[Seen]
+    public: bool
 
     def __call__(self, before: Tensor, updates: Tensor, number: int) -> Tensor:
         """The models after a round.
@@ -66,6 +72,10 @@ class Exchange(Protocol):
             updates: what one local step changed, shape ``(n, M)``.
             number: of the round, from 0.
         """
+
+
+def _same(updates: Tensor) -> Tensor:
+    return updates
 
 
 class Averaged:
@@ -82,13 +92,15 @@ class Averaged:
         seed: of partitions.
     """
 
+    public = True
+
     def __init__(
         self,
         size: int,
         clients: int,
         shards: tuple[int, ...] = (1,),
         *,
-        change: Local = lambda updates: updates,
+        change: Local = _same,
         way: Way = ALL,
         rate: float = 1.0,
         sums: bool = True,
@@ -105,7 +117,7 @@ class Averaged:
                 masks=way.masks,
             )  # fmt: skip
             roster = plain_roster(clients, plan)
-            partitions, self._rounds = [roster.partition], Rounds(roster)
+            partitions, self._rounds = [roster.partition], Rounds(roster, shift=way.shift)
         self._shard_of = {each.shards: _shard_of(each) for each in partitions}
 
     def __call__(self, before: Tensor, updates: Tensor, number: int) -> Tensor:
@@ -155,12 +167,14 @@ def _not_withheld(changed: Tensor, updates: Tensor) -> list[Sent]:
 class _Apart:
     """Clients with models of their own; client k + 1 looks at what client k sends."""
 
-    def __init__(self, mixing: Mixing, seed: int) -> None:
-        self._mixing, self._rng = mixing, np.random.default_rng(seed)
+    public = False
+
+    def __init__(self, mixing: Mixing, seed: int, change: Local = _same) -> None:
+        self._mixing, self._change, self._rng = mixing, change, np.random.default_rng(seed)
         self.seen: list[Seen] = []
 
     def __call__(self, before: Tensor, updates: Tensor, number: int) -> Tensor:
-        trained = before + updates
+        trained = before + self._change(updates)
         mixed = self._mixing(trained.numpy(), before.numpy(), number, self._rng)
         self.seen = list(self._look(before, trained))
         return torch.from_numpy(np.asarray(mixed, np.float32))
@@ -216,10 +230,10 @@ class OfQDPSGD(_Apart):
     step. All of these but the step are known to who gets the rounded models of all.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, change: Local = _same) -> None:
         self._qdpsgd = QDPSGD()
         self._drawn: Tensor | None = None
-        super().__init__(self._qdpsgd, seed)
+        super().__init__(self._qdpsgd, seed, change)
 
     def _look(self, before: Tensor, trained: Tensor) -> Iterator[Seen]:
         del trained
@@ -232,3 +246,46 @@ class OfQDPSGD(_Apart):
                 step = model - self._drawn[sender]
                 yield Seen("peer, last models", sender, everything, step)
         self._drawn = (1 - share) * sent + share * sent.mean(0)
+
+
+class OfSDMDSGD(_Apart):
+    """The coordinates of a client's step that it sent.
+
+    All models are known, because they are what was sent. So is what a model was drawn to, and the
+    rest is the step.
+    """
+
+    public = True
+
+    def __init__(self, seed: int, change: Local, rate: float) -> None:
+        self._rate, self._sdm = rate, SDMDSGD(rate)
+        super().__init__(self._sdm, seed, change)
+
+    def _look(self, before: Tensor, trained: Tensor) -> Iterator[Seen]:
+        del trained
+        middle, drawn = before.mean(0), self._sdm.drawn
+        for sender, (at, values) in self._sdm.sent.items():
+            places = torch.from_numpy(at)
+            towards = (middle - before[sender])[places]
+            step = (torch.from_numpy(values) / drawn - towards) / self._rate
+            yield Seen("peer", sender, places, step)
+
+
+class OfDPSRM:
+    """One global model; everyone has the noisy mean, and what is new in it since the last round."""
+
+    public = True
+
+    def __init__(self, rate: float, rule: DPSRM) -> None:
+        self._rate, self._rule = rate, rule
+        self.seen: list[Seen] = []
+
+    def __call__(self, before: Tensor, updates: Tensor, number: int) -> Tensor:
+        del number
+        mean = torch.from_numpy(self._rule(updates.numpy()))
+        new, everything = torch.from_numpy(self._rule.new), torch.arange(len(mean))
+        self.seen = [
+            Seen(SUM, None, everything, mean),
+            Seen(f"{SUM}, what is new", None, everything, new, less=self._rule.kept),
+        ]
+        return before + self._rate * mean
