@@ -35,7 +35,7 @@ from benchmarks.eris import (
 from benchmarks.eris import data as eris_data
 from benchmarks.eris import kernels as eris_kernels
 from benchmarks.eris.assumptions import estimators, weights
-from benchmarks.eris.leakage import alike, sizes, unlike
+from benchmarks.eris.leakage import alike, sizes
 from benchmarks.finding import catalogue
 from benchmarks.finding import gates as finding
 from benchmarks.provenance import comparison as provenance
@@ -130,7 +130,6 @@ SUBJECTS: dict[str, Subject] = {
         "eris-methods": methods,
         "eris-membership": membership,
         "eris-leakage": alike,
-        "eris-leakage-unlike": unlike,
         "eris-leakage-sizes": sizes,
         "eris-inversion": inversion,
         "eris-estimators": estimators,

@@ -14,7 +14,7 @@ __all__ = ["Curve", "Line", "Point", "draw", "draw_curves", "draw_panels"]
 _OURS = ("#8fc1ff", "#3f8ae0", "#0b3d91")
 _OTHERS = (
     "#7f7f7f", "#b3541e", "#e39a3b", "#7a8b2f", "#a8b84f", "#8c4a8c", "#c48fc4", "#c23b4e",
-    "#e58a97", "#2f8f83",
+    "#e58a97", "#2f8f83", "#d6b300",
 )  # fmt: skip
 
 
