@@ -26,7 +26,6 @@ from benchmarks.eris import (
     convergence,
     exactness,
     flower,
-    inversion,
     membership,
     methods,
     ranks,
@@ -35,6 +34,8 @@ from benchmarks.eris import (
 from benchmarks.eris import data as eris_data
 from benchmarks.eris import kernels as eris_kernels
 from benchmarks.eris.assumptions import estimators, weights
+from benchmarks.eris.inversions import methods as eris_images
+from benchmarks.eris.inversions import shards as inversion
 from benchmarks.eris.leakage import alike, sizes
 from benchmarks.finding import catalogue
 from benchmarks.finding import gates as finding
@@ -132,6 +133,7 @@ SUBJECTS: dict[str, Subject] = {
         "eris-leakage": alike,
         "eris-leakage-sizes": sizes,
         "eris-inversion": inversion,
+        "eris-images": eris_images,
         "eris-estimators": estimators,
         "eris-weights": weights,
         "eris-tables": tables,

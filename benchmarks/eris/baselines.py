@@ -20,7 +20,7 @@ from modelkin.federation.shards.quantization import BUCKET
 
 __all__ = [
     "DPSRM", "QDPSGD", "SDMDSGD", "Ako", "Alone", "Mixing", "Shatter", "noised", "pruned",
-    "trained_alone",
+    "rounded", "trained_alone",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float32]
@@ -170,20 +170,24 @@ class QDPSGD:
     def __call__(self, trained: Floats, before: Floats, number: int, rng: Generator) -> Floats:
         del number
         count, gradients = len(trained), before - trained
-        self.sent = rounded = np.stack([self._rounded(model, rng) for model in before])
+        near = [rounded(model, self._levels, rng)[0] for model in before]
+        self.sent = sent = np.stack(near)
         share = self.drawn / count
-        kept = (1 - self.drawn + share) * before - share * rounded
-        mixed = kept + self.drawn * rounded.mean(axis=0) - self.drawn * gradients
+        kept = (1 - self.drawn + share) * before - share * sent
+        mixed = kept + self.drawn * sent.mean(axis=0) - self.drawn * gradients
         return np.asarray(mixed, np.float32)
 
-    def _rounded(self, model: Floats, rng: Generator) -> Floats:
-        """QSGD with few levels."""
-        padded = np.pad(model, (0, -model.size % BUCKET)).reshape(-1, BUCKET)
-        scale = np.maximum(np.abs(padded).max(axis=1, keepdims=True), np.float32(1e-30))
-        steps = padded / scale * self._levels
-        low = np.floor(steps)
-        rounded = (low + (rng.random(steps.shape) < steps - low)) * scale / self._levels
-        return np.asarray(rounded.reshape(-1)[: model.size], np.float32)
+
+def rounded(values: Floats, levels: int, rng: Generator) -> tuple[Floats, Floats]:
+    """QSGD: values rounded at random to steps of their bucket's largest, and each one's step."""
+    padded = np.pad(values, (0, -values.size % BUCKET)).reshape(-1, BUCKET)
+    scale = np.maximum(np.abs(padded).max(axis=1, keepdims=True), np.float32(1e-30))
+    steps = padded / scale * levels
+    low = np.floor(steps)
+    near = (low + (rng.random(steps.shape) < steps - low)) * scale / levels
+    step = np.broadcast_to(scale / levels, near.shape)
+    cut = (np.asarray(each.reshape(-1)[: values.size], np.float32) for each in (near, step))
+    return next(cut), next(cut)
 
 
 class SDMDSGD:

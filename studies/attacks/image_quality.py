@@ -1,4 +1,4 @@
-"""How near a guess is to an input: PSNR, and SSIM of images."""
+"""How near a guess is to an input: PSNR and SNR, and SSIM of images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-__all__ = ["MAX_PSNR", "psnr", "ssim"]
+__all__ = ["MAX_PSNR", "psnr", "snr", "ssim"]
 
 MAX_PSNR = 120.0
 """The PSNR of an exact reconstruction: squared errors below 1e-12 of the range are rounding."""
@@ -19,6 +19,12 @@ def psnr(guess: Tensor, truth: Tensor, value_range: float) -> float:
     """The peak signal-to-noise ratio in dB, at most ``MAX_PSNR``."""
     error = float((guess.double() - truth.double()).square().mean()) / value_range**2
     return MAX_PSNR if error < 1e-12 else min(MAX_PSNR, -10 * math.log10(error))
+
+
+def snr(guess: Tensor, truth: Tensor) -> float:
+    """The power of an input over that of the error, in dB, at most ``MAX_PSNR``."""
+    power = max(float(truth.double().square().mean()), torch.finfo(torch.float64).tiny)
+    return psnr(guess, truth, math.sqrt(power))
 
 
 def ssim(guess: Tensor, truth: Tensor, value_range: float) -> float | None:

@@ -1,4 +1,4 @@
-"""PSNR and SSIM are what their sources define."""
+"""PSNR, SNR and SSIM are what their sources define."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from studies.attacks.image_quality import MAX_PSNR, psnr, ssim
+from studies.attacks.image_quality import MAX_PSNR, psnr, snr, ssim
 
 
 def test_psnr_is_relative_to_the_range() -> None:
@@ -14,6 +14,14 @@ def test_psnr_is_relative_to_the_range() -> None:
     image = torch.rand(1, 8, 8)
     assert psnr(image * 255 + 25.5, image * 255, 255.0) == pytest.approx(20, abs=1e-3)
     assert psnr(image, image, 1.0) == MAX_PSNR
+
+
+def test_snr_is_relative_to_the_image() -> None:
+    """An error of a tenth of each value is 20 dB, whatever the range is."""
+    image = torch.rand(1, 8, 8)
+    assert snr(image * 1.1, image) == pytest.approx(20, abs=1e-3)
+    assert snr(image * 110, image * 100) == pytest.approx(20, abs=1e-3)
+    assert snr(image, image) == MAX_PSNR
 
 
 def test_ssim_is_the_definition_window_by_window() -> None:

@@ -58,13 +58,13 @@ def _searches(
     thinned: tuple[tuple[int, int], ...],
 ) -> Found:
     found: dict[tuple[str, int, int], list[float]] = {}
-    for place, row in enumerate(_chosen(data, images, 0)):
+    for place, row in enumerate(chosen(data, images, 0)):
         image, label = data.inputs[row : row + 1], data.labels[row : row + 1]
         network = FlatNetwork(lenet(SIDE, seed=place), cross_entropy)
         gradient = network.gradient(image, label)
         views = [(count, 1) for count in shards] + list(thinned)
         for count, one_in in views:
-            at = _seen(network.size, count, one_in, place)
+            at = seen_places(network.size, count, one_in, place)
             guess = _search(network, gradient[at], at, label, steps, place)
             found.setdefault(("matching", count, one_in), []).append(_quality(guess, image))
             if one_in == 1:
@@ -84,25 +84,25 @@ def _search(
 
 def _completions(data: Dataset, images: int, shards: tuple[int, ...]) -> Found:
     found: dict[tuple[str, int, int], list[float]] = {}
-    for place, row in enumerate(_chosen(data, images, 1)):
+    for place, row in enumerate(chosen(data, images, 1)):
         image, label = data.inputs[row : row + 1], data.labels[row : row + 1]
         network = FlatNetwork(mlp(SIDE * SIDE, hidden=128, seed=place), cross_entropy)
         layer = find_input_layer(network, image)
         assert layer is not None, "the first layer is linear"
         gradient, prior = network.gradient(image, label), torch.zeros(layer.inputs).double()
         for count in shards:
-            at = _seen(network.size, count, 1, place)
+            at = seen_places(network.size, count, 1, place)
             guess = complete(layer, gradient[at], at, prior).clamp(0, 1).view_as(image)
             found.setdefault(("completion", count, 1), []).append(_quality(guess, image))
     return {key: float(np.median(values)) for key, values in found.items()}
 
 
-def _chosen(data: Dataset, images: int, seed: int) -> list[int]:
+def chosen(data: Dataset, images: int, seed: int) -> list[int]:
     chosen: list[int] = np.random.default_rng(seed).permutation(len(data.labels))[:images].tolist()
     return chosen
 
 
-def _seen(size: int, shards: int, one_in: int, seed: int) -> Tensor:
+def seen_places(size: int, shards: int, one_in: int, seed: int) -> Tensor:
     """The coordinates of one shard that one aggregator has in a round."""
     indices = Partition(size, shards, seed).indices(seed % shards)
     return torch.from_numpy(indices[Thinning(len(indices), one_in, seed).positions])
@@ -143,7 +143,7 @@ def _table(data: Dataset, searched: Found, completed: Found) -> Table:
             [
                 str(shards),
                 str(one_in),
-                f"{len(_seen(size, shards, one_in, 0)):,}",
+                f"{len(seen_places(size, shards, one_in, 0)):,}",
                 *("" if each is None else f"{each:.1f}" for each in (zeros,)),
                 f"{searched['matching', shards, one_in]:.1f}",
                 "" if completion is None else f"{completion:.1f}",
