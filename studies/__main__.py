@@ -1,8 +1,8 @@
 """``python -m studies TABLE``: make the cells of a table, and the pages of evidence from all cells.
 
 Exit status: 0 where each gate of the table is met, 1 where one is missed, 2 for a wrong argument
-and for data that are missing or damaged. Of ``real``, it is 3 where a package cannot be had or has
-changed.
+and for data that are missing or damaged. Of ``real`` and ``data``, it is 3 where a package cannot
+be had or has changed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from studies.cells import FOLDER, Cells
 from studies.gates import gates_of
 from studies.hub import Hub
 from studies.lines import command as lines
+from studies.loaders import published
 from studies.loaders.folder import DataError
 from studies.making import Task, make, make_all
 from studies.papers import section as papers
@@ -42,19 +43,25 @@ _MOST_PROCESSES: Final = 4
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command of the studies."""
     asked = _options(arguments)
+    try:
+        return _done(asked)
+    except DataError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _done(asked: argparse.Namespace) -> int:
     if asked.table == "page":
         return _written(asked.check)
     if asked.table == "real":
         status = measure(asked.family, asked.cache)
         return _written(check=False) or status
+    if asked.table == "data":
+        return published.fetch(asked.cache)
     if asked.table == "lines":
         status = lines.measure(asked.cell, processes=asked.processes)
         return _written(check=False) or status
-    try:
-        return _studied(asked)
-    except DataError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return _studied(asked)
 
 
 def _studied(asked: argparse.Namespace) -> int:
@@ -63,12 +70,20 @@ def _studied(asked: argparse.Namespace) -> int:
     if asked.quick:
         return _quick()
     wanted = Asked(
-        asked.table, asked.data, asked.network, asked.clients, asked.seeds, asked.data_dir
+        asked.table,
+        asked.data,
+        asked.network,
+        asked.clients,
+        asked.seeds,
+        asked.data_dir,
+        asked.samples,
     )
     for line in make_all(Cells(), [*wanted.cells()], asked.processes):
         print(line, flush=True)
     _written(check=False)
     missed = 0
+    if asked.data in FILES:
+        return 0  # gates are of digits
     for gate in gates_of([study.NAME for study in wanted.studies]):
         print(gate)
         missed += not gate.met
@@ -79,14 +94,21 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__)
     parser.add_argument(
         "table",
-        choices=(*TABLES, ALL, "real", "lines", "page"),
+        choices=(*TABLES, ALL, "real", "data", "lines", "page"),
         help="all makes every cell of federations, real measures published checkpoints, which it "
-        "downloads, lines trains small networks; page writes docs/evidence.md and docs/evidence/ "
-        "from the cells that there are, and docs/papers.md from these pages",
+        "downloads, data downloads data sets, lines trains small networks; page writes "
+        "docs/evidence.md and docs/evidence/ from the cells that there are, and docs/papers.md "
+        "from these pages",
     )
     parser.add_argument("--data", choices=DATA, default="digits")
     parser.add_argument(
-        "--data-dir", type=Path, help=f"the folder of data that come as files: {', '.join(FILES)}"
+        "--data-dir",
+        type=Path,
+        help=f"the folder of data that come as files ({', '.join(FILES)}); by default where "
+        "data has put them",
+    )
+    parser.add_argument(
+        "--samples", type=_positive, default=0, help="of each client, of data that come as files"
     )
     parser.add_argument("--network", choices=(*NETWORKS, *LARGE), default="cnn")
     parser.add_argument(
@@ -112,15 +134,23 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--cell", action="append", default=[], choices=lines.NAMES, help="of lines; by default all"
     )
     parser.add_argument(
-        "--cache", type=Path, default=CACHE, help="of real: the folder for packages"
+        "--cache", type=Path, default=CACHE, help="of real and data: the folder for packages"
     )
     asked = parser.parse_args(arguments)
     if not fits(asked.data, asked.network):
         fitting = [each for each in (*NETWORKS, *LARGE) if fits(asked.data, each)]
         parser.error(f"{asked.network} does not read {asked.data}: take {' or '.join(fitting)}")
     if asked.data in FILES and asked.data_dir is None:
-        parser.error(f"{asked.data} comes as files: name their folder with --data-dir")
+        asked.data_dir = published.folder_of(asked.data)
+        if asked.data_dir is None:
+            parser.error(f"{asked.data} comes as files: {_how_to_have(asked.data)}")
     return asked
+
+
+def _how_to_have(data: str) -> str:
+    named = "name their folder with --data-dir"
+    shipped = data in published.sets()
+    return f"{named}, or download them with python -m studies data" if shipped else named
 
 
 def _positive(text: str) -> int:

@@ -76,6 +76,7 @@ class Asked:
         clients: N, but of studies that have another number.
         seeds: how many.
         data_dir: the folder of data that come as files.
+        samples: of each client, of data that come as files; 0 for all.
     """
 
     table: str
@@ -84,6 +85,7 @@ class Asked:
     clients: int = Setting().clients
     seeds: int = 10
     data_dir: Path | None = None
+    samples: int = 0
 
     @property
     def studies(self) -> list[ModuleType]:
@@ -96,7 +98,8 @@ class Asked:
             for setting in study.settings(range(self.seeds), self.data, self.network):
                 own = setting.clients != Setting().clients  # of the study itself
                 clients = setting.clients if own else self.clients
-                yield study.NAME, replace(setting, clients=clients, data_dir=self.data_dir)
+                found = replace(setting, clients=clients, data_dir=self.data_dir)
+                yield study.NAME, replace(found, samples=self.samples or setting.samples)
         if self == Asked(ALL, seeds=self.seeds):
             for other in _BESIDE:
                 yield from replace(other, seeds=min(self.seeds, other.seeds)).cells()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -67,15 +67,23 @@ def samples_of(setting: Setting) -> Samples:
         raise ValueError(f"no data called {setting.data!r}")
     if setting.data_dir is None:
         raise DataError(f"{setting.data} comes as files: name their folder with --data-dir")
-    return _of_files(setting.data, setting.data_dir, setting.network == "bert")
+    found = _of_files(setting.data, setting.data_dir, setting.network == "bert")
+    if not setting.samples:
+        return found
+    order = np.random.default_rng([setting.seed, 4]).permutation(len(found.labels))
+    some = order[: _needed(setting, found.classes)]
+    return replace(found, values=found.values[some], labels=found.labels[some])
+
+
+def _needed(setting: Setting, classes: int) -> int:
+    """Enough for the clients, beside a fifth for testing and what rounding leaves of each class."""
+    return round(1.25 * (setting.samples * setting.clients + 2 * classes))
 
 
 def _synthetic(setting: Setting) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Enough for the clients, beside a fifth for testing and what rounding leaves of each class."""
     if not setting.samples:
         return images("synthetic", setting.seed)
-    count = round(1.25 * (setting.samples * setting.clients + 2 * CLASSES))
-    return images("synthetic", setting.seed, count)
+    return images("synthetic", setting.seed, _needed(setting, CLASSES))
 
 
 @cache

@@ -64,7 +64,7 @@ class Setting:
         split: one of :data:`SPLITS`.
         clients: N.
         seed: of the split, the common weights and the training.
-        samples: n, of each client, for synthetic data; 0 for all that the data have.
+        samples: n, of each client, for synthetic data and those of files; 0 for all that they have.
         data_dir: the folder of data that come as files; not a part of what is measured.
     """
 

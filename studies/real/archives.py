@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import lzma
 import tarfile
 import zipfile
 import zlib
@@ -15,10 +17,13 @@ __all__ = ["read_members"]
 
 _MAX_BYTES: Final = 1 << 30
 """The most bytes of all members that are read; the largest package here has 110 MB of weights."""
+_AR: Final = b"!<arch>\n"
+_AR_HEADER: Final = 60
 _DAMAGED: Final = (
     zipfile.BadZipFile,
     tarfile.TarError,
     zlib.error,
+    lzma.LZMAError,
     NotImplementedError,
     RuntimeError,
     EOFError,
@@ -32,7 +37,7 @@ def read_members(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
     """Members whose name is wanted, by name, in the order of the archive.
 
     Args:
-        path: of a wheel or a tarball.
+        path: of a wheel, a tarball or a package of Debian.
         wanted: whether a name is.
 
     Raises:
@@ -40,7 +45,7 @@ def read_members(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
             link, or what is wanted is more than a gigabyte.
     """
     try:
-        found = dict(_zip(path, wanted) if path.suffix == ".whl" else _tar(path, wanted))
+        found = dict(_READERS.get(path.suffix, _tar)(path, wanted))
     except InvalidFile:
         raise
     except _DAMAGED as error:
@@ -61,9 +66,25 @@ def _zip(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes
                 yield info.filename, data
 
 
-def _tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+def _deb(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """Members of the tarball ``data.tar``, which is a member of an archive of ``ar``."""
+    with path.open("rb") as file:
+        if file.read(len(_AR)) != _AR:
+            raise InvalidFile(f"{path.name}: a damaged archive: it does not begin as one of ar")
+        while header := file.read(_AR_HEADER):
+            size = int(header[48:58])
+            if header.startswith(b"data.tar"):
+                yield from _tar(path, wanted, io.BytesIO(file.read(size)))
+                return
+            file.seek(size + size % 2, io.SEEK_CUR)
+    raise InvalidFile(f"{path.name}: a damaged archive: it has no data.tar")
+
+
+def _tar(
+    path: Path, wanted: Callable[[str], bool], file: IO[bytes] | None = None
+) -> Iterator[tuple[str, bytes]]:
     left = _MAX_BYTES
-    with tarfile.open(path) as archive:
+    with tarfile.open(path, fileobj=file) as archive:
         for info in archive:  # in one pass: the whole is compressed as one
             _check_name(path, info.name)
             if not info.isreg() and not info.isdir():
@@ -86,3 +107,7 @@ def _check_name(path: Path, name: str) -> None:
     parts = PurePosixPath(name.replace("\\", "/"))
     if parts.is_absolute() or ".." in parts.parts or ":" in (parts.parts or ("",))[0]:
         raise InvalidFile(f"{path.name}: the member {name!r} leads out of its folder")
+
+
+_READERS: Final = {".whl": _zip, ".deb": _deb}
+"""By the ends of files' names; all others are tarballs."""

@@ -1,8 +1,8 @@
 """Packages, from a folder of this machine or from their registry; never installed.
 
-``pip`` and ``npm`` download them, as they are configured here. Wheels alone are taken, as pip runs
-code of a source distribution to read its name. What was downloaded is compared with the manifest
-before it is opened.
+``pip``, ``npm`` and ``apt-get`` download them, as they are configured here. Wheels alone are taken,
+as pip runs code of a source distribution to read its name. What was downloaded is compared with the
+manifest before it is opened.
 """
 
 from __future__ import annotations
@@ -32,16 +32,20 @@ def fetched(package: Package, cache: Path = CACHE) -> Path:
     """The file of a package, downloaded where the cache does not have it.
 
     Raises:
-        Unavailable: no registry gives it, or its bytes are not those of the manifest.
+        Unavailable: no registry gives it, its bytes are not those of the manifest, or the cache
+            cannot be read or written.
     """
     path = cache / package.file
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(dir=cache) as folder:
-            new = _downloaded(package, Path(folder))
-            _check(package, new)
-            new.replace(path)
-    _check(package, path)
+    try:
+        if not path.exists():
+            cache.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=cache) as folder:
+                new = _downloaded(package, Path(folder))
+                _check(package, new)
+                new.replace(path)
+        _check(package, path)
+    except OSError as error:
+        raise Unavailable(f"{package}: {cache} cannot be used: {error.strerror}") from None
     return path
 
 
@@ -59,6 +63,8 @@ def _downloaded(package: Package, folder: Path) -> Path:
     name, version = package.name, package.version
     if package.registry == "npm":
         command = ["npm", "pack", "--silent", "--ignore-scripts", f"{name}@{version}"]
+    elif package.registry == "debian":
+        command = ["apt-get", "download", "-q", f"{name}={version}"]
     else:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
         command += ["--disable-pip-version-check", "--no-input", "--only-binary=:all:"]
@@ -101,6 +107,7 @@ def _run(package: Package, command: Sequence[str], folder: Path) -> None:
     except subprocess.TimeoutExpired:
         raise Unavailable(f"{package}: no answer of its registry in {_TIMEOUT_S:.0f} s") from None
     if done.returncode:
-        said = [line for line in done.stderr.strip().splitlines() if "ERROR" in line.upper()]
+        lines = done.stderr.strip().splitlines()
+        said = [line for line in lines if "ERROR" in line.upper() or line.startswith("E: ")]
         words = (said or ["it said nothing"])[-1].strip()
         raise Unavailable(f"{package}: the {package.registry} registry does not give it: {words}")

