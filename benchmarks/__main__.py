@@ -28,6 +28,7 @@ from benchmarks.eris import (
     flower,
     membership,
     methods,
+    published,
     ranks,
     tables,
 )
@@ -75,6 +76,7 @@ from benchmarks.subjects import (
     ties,
     wire,
 )
+from studies.loaders.folder import DataError
 
 FAMILIES = ("eris", "dfl2g")
 """Words that stand for all the subjects whose names begin so."""
@@ -136,6 +138,7 @@ SUBJECTS: dict[str, Subject] = {
         "eris-images": eris_images,
         "eris-estimators": estimators,
         "eris-weights": weights,
+        "eris-published": published,
         "eris-tables": tables,
         "eris-flower": flower,
         "eris-kernels": eris_kernels,
@@ -150,6 +153,9 @@ SUBJECTS: dict[str, Subject] = {
         "dfl2g-architectures": dfl2g_architectures,
     }.items()
 }
+
+_OF_FILES = ("eris-published",)
+"""Subjects of data that come as files: left out without ``--data-dir``."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -168,16 +174,23 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--data-dir",
         type=Path,
-        help="a folder with files of MNIST, SVHN, CIFAR-10, CIFAR-100 or IMDB, for these families "
-        "beside the digits",
+        help="a folder with files of MNIST, Fashion-MNIST, SVHN, CIFAR-10, CIFAR-100 or IMDB, for "
+        "these families beside the digits",
     )
     options = parser.parse_args(arguments)
     if options.data_dir:
         os.environ[eris_data.FOLDER] = str(options.data_dir)
+        try:
+            _ = [*eris_data.given()]
+        except DataError as error:
+            parser.error(str(error))
     subjects = expanded(options.subject)
     if unknown := set(subjects) - set(SUBJECTS):
         parser.error(f"no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
-    sections = {name: measured(name, options.quick) for name in subjects or SUBJECTS}
+    chosen = [each for each in subjects or SUBJECTS if options.data_dir or each not in _OF_FILES]
+    if not chosen:
+        parser.error(f"{', '.join(subjects)} needs data that come as files: name --data-dir")
+    sections = {name: measured(name, options.quick) for name in chosen}
     if options.out:
         options.out.write_text("\n".join(f"## {name}\n\n{text}" for name, text in sections.items()))
     if not options.quick:

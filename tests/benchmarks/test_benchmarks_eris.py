@@ -11,12 +11,14 @@ import pytest
 import torch
 from scipy.io import savemat
 
+from benchmarks.__main__ import main
 from benchmarks.eris import data
 from benchmarks.eris.baselines import QDPSGD, Ako, Alone, Shatter, noised, pruned
 from benchmarks.eris.exactness import Parties, fedavg32
 from benchmarks.eris.rounds import Rounds
 from modelkin.federation.shards.plan import Plan
 from modelkin.federation.shards.roster import Round
+from tests.studies.small_files import idx
 
 Floats = npt.NDArray[np.float32]
 
@@ -118,12 +120,15 @@ def test_published_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pixels = rng.integers(0, 256, (6, 28, 28)).astype(np.uint8)
     raw = tmp_path / "MNIST" / "raw"
     raw.mkdir(parents=True)
-    packed = gzip.compress(bytes(16) + pixels.tobytes())
-    (raw / "train-images-idx3-ubyte.gz").write_bytes(packed)
-    (raw / "train-labels-idx1-ubyte").write_bytes(bytes(8) + bytes(range(6)))
+    (raw / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(pixels)))
+    (raw / "train-labels-idx1-ubyte").write_bytes(idx(np.arange(6, dtype=np.uint8)))
+    fashion = tmp_path / "FashionMNIST" / "raw"
+    fashion.mkdir(parents=True)
+    (fashion / "train-images-idx3-ubyte").write_bytes(idx(pixels))
+    (fashion / "train-labels-idx1-ubyte").write_bytes(idx(np.arange(4, 10, dtype=np.uint8)))
     rows = rng.integers(0, 10, (4, 3073)).astype(np.uint8)
     (tmp_path / "data_batch_1.bin").write_bytes(rows.tobytes())
-    fine = rng.integers(0, 100, (5, 3074)).astype(np.uint8)
+    fine = rng.integers(0, 20, (5, 3074)).astype(np.uint8)
     (tmp_path / "train.bin").write_bytes(fine.tobytes())
     houses = rng.integers(0, 256, (32, 32, 3, 4)).astype(np.uint8)
     numbers = np.array([[1], [10], [2], [3]], np.uint8)
@@ -134,7 +139,8 @@ def test_published_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (folder / "0_1.txt").write_text("good " * (1 + place))
     monkeypatch.setenv(data.FOLDER, str(tmp_path))
     found = {each.name: each for each in data.given()}
-    assert ["MNIST", "SVHN", "CIFAR-10", "CIFAR-100", "IMDB"] == list(found)
+    assert [*data.NAMES] == list(found)
+    assert {*range(4, 10)} == {*found["Fashion-MNIST"].labels.tolist()}
     first = found["MNIST"].labels.tolist().index(2)
     assert found["MNIST"].inputs[first, 0].numpy() == pytest.approx(pixels[2] / 255)
     assert (4, 3, 32, 32) == found["CIFAR-10"].inputs.shape
@@ -148,9 +154,53 @@ def test_published_files_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert 1.0 == float(found["IMDB"].inputs.max())
 
 
-def test_nothing_is_read_without_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither without the variable nor in an empty folder is there other data."""
+def test_nothing_is_read_without_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the variable there is no other data."""
     monkeypatch.delenv(data.FOLDER, raising=False)
     assert [] == list(data.given())
-    monkeypatch.setenv(data.FOLDER, str(tmp_path))
-    assert [] == list(data.given())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("", b"", "has no files of MNIST"),
+        ("train-images-idx3-ubyte", idx(np.zeros((2, 4, 4), np.uint8)), "no file train-labels"),
+        ("train-images-idx3-ubyte", b"PK", "not an IDX file"),
+        ("data_batch_1.bin", bytes(3072), "truncated"),
+        ("train.bin", b"\x14" + bytes(3073), "the label 20 in row 0"),
+        ("train_32x32.mat", b"no MATLAB file", "not SVHN's file"),
+    ],
+)
+def test_wrong_folders_end_a_command(
+    name: str, content: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A folder that is missing, without data or with damaged files is named before a start."""
+    monkeypatch.setenv(data.FOLDER, "")
+    (tmp_path / "train-labels-idx1-ubyte.txt").touch()
+    if name:
+        (tmp_path / name).write_bytes(content)
+        if b"PK" == content:
+            (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(np.zeros(2, np.uint8)))
+    with pytest.raises(SystemExit) as ended:
+        main(["eris", "methods", "--data-dir", str(tmp_path)])
+    assert 2 == ended.value.code
+    error = capsys.readouterr().err
+    assert said in error
+    assert str(tmp_path) in error
+
+
+def test_a_missing_folder_and_missing_data_end_a_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is not there is named; so is the option, where a subject needs data."""
+    monkeypatch.setenv(data.FOLDER, "")
+    for arguments, said in (
+        (["eris", "methods", "--data-dir", str(tmp_path / "none")], "none is not a folder"),
+        (["eris", "published"], "name --data-dir"),
+        (["eris", "letters"], "no subject eris-letters"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert 2 == ended.value.code
+        assert said in capsys.readouterr().err
