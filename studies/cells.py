@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import modelkin
-from studies.settings import Setting
+from studies.loaders.folder import DataError
+from studies.settings import FILES, Setting
 
 __all__ = ["FOLDER", "Cell", "Cells", "Figures", "rounded", "versions", "write_cell"]
 
@@ -42,9 +43,15 @@ class Cells:
     def __init__(self, folder: Path = FOLDER) -> None:
         self.folder = folder
 
-    def of(self, study: str) -> list[Cell]:
-        """The cells of a study that are there, by the names of their settings."""
-        return [_cell(study, path) for path in sorted((self.folder / study).glob("*.json"))]
+    def of(self, study: str, *, of_files: bool = False) -> list[Cell]:
+        """The cells of a study that are there, by the names of their settings.
+
+        Args:
+            study: its name.
+            of_files: those of data that come as files, which have a page of their own.
+        """
+        found = (_cell(study, path) for path in sorted((self.folder / study).glob("*.json")))
+        return [cell for cell in found if (cell.setting.data in FILES) == of_files]
 
     def path(self, study: str, setting: Setting) -> Path:
         """The path of the file of a cell, whether it exists or not."""
@@ -54,7 +61,7 @@ class Cells:
         """A cell from its file, or as ``make`` finds it, which is then kept.
 
         Raises:
-            ValueError: the file is not a cell; says which.
+            DataError: the file is not a cell; says which.
         """
         path = self.path(study, setting)
         if path.exists():
@@ -70,7 +77,7 @@ def _cell(study: str, path: Path) -> Cell:
         read: Any = json.loads(path.read_text())
         return Cell(study, Setting(**read["setting"]), read["figures"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not a cell of a study ({error}): delete it") from None
+        raise DataError(f"{path} is not a cell of a study ({error}): delete it") from None
 
 
 def write_cell(path: Path, head: Mapping[str, object], figures: Figures) -> None:

@@ -100,10 +100,20 @@ class Paired:
         """Whether the interval excludes 0; never for one seed."""
         return abs(self.mean) > self.margin
 
+    @property
+    def spread(self) -> str:
+        """``+.08 ± .02``; the difference alone for one seed."""
+        margin = "" if self.seeds == 1 else f" ± {self.margin:.3f}"
+        return f"{self.mean:+.3f}{margin}"
+
+    @property
+    def in_words(self) -> str:
+        """The same, and how many seeds are ahead."""
+        return f"{self}{'' if self.seeds == 1 else ' seeds'}"
+
     def __str__(self) -> str:
-        if self.seeds == 1:
-            return f"{self.mean:+.3f}, one seed"
-        return f"{self.mean:+.3f} ± {self.margin:.3f}, ahead in {self.ahead} of {self.seeds}"
+        rest = "one seed" if self.seeds == 1 else f"ahead in {self.ahead} of {self.seeds}"
+        return f"{self.spread}, {rest}"
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> Paired:

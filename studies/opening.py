@@ -16,18 +16,22 @@ from studies.sections.summaries import mean
 from studies.settings import DIRICHLET
 from studies.tables import clusters, costs, definitions, disclosure, retrieval, samples, uplift
 
-__all__ = ["WORDS", "advice", "contested"]
+__all__ = ["advice", "contested", "words"]
 
-WORDS: Final = """\
+_WORDS: Final = """\
 An index overlap (IOS) is the share of their most important parameters that two models have in
 common. Clients send the indices of these, and no value. R@8 is the share of the eight clients
 with the most similar labels that are found (0.21 by chance). ARI is the agreement with true
 groups: 1 is all, 0 is chance. Where there are two figures, the first is of clients with few labels
 each, Dir(0.1), the second of more mixed ones, Dir(0.3). The number of clusters is known to the
-algorithm, or free: it finds its own. Differences are means over seeds with 95% intervals; one that
-includes 0 decides nothing. All but published models is measured on scikit-learn's digits, with
-small networks.
+algorithm, or free: it finds its own. {seeds} All but published models, and
+[one page](evidence/data.md) of Fashion-MNIST, is measured on scikit-learn's digits, with small
+networks.
 """
+_INTERVALS: Final = (
+    "Differences are means over seeds with 95% intervals; one that includes 0 decides nothing."
+)
+_ONE_SEED: Final = "Figures are of one seed, have no intervals, and decide nothing."
 Row = tuple[str, str, str, str]
 """When, what then, what was measured, and where the table is."""
 _TABLES: Final = {
@@ -53,6 +57,12 @@ their images (rotations, styles). Drawn ones have labels by chance, in place of 
 There are no groups, and no ARI, on IID, whose clients differ by chance alone, on Dir, which Tables
 1 and 8 deal differently, and on Patho(20%) and Patho(30%): two and three of ten labels a client.
 """
+
+
+def words(cells: Cells) -> str:
+    """What the words of the summary mean, and how far its figures decide."""
+    one = len({cell.setting.seed for cell in cells.of(retrieval.NAME)}) == 1
+    return _WORDS.format(seeds=_ONE_SEED if one else _INTERVALS)
 
 
 def advice(cells: Cells) -> Iterator[str]:

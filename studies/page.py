@@ -23,7 +23,7 @@ from studies.real.gates import gates_of_real
 from studies.real.results import results
 from studies.sections import definitions as definition_sections
 from studies.sections import estimates as estimate_sections
-from studies.sections import gains, paragraphs
+from studies.sections import gains, paragraphs, published
 from studies.sections import groups as group_sections
 from studies.sections import importances as importance_sections
 from studies.sections import membership as membership_sections
@@ -176,8 +176,9 @@ _OTHER_DATA: Final = (
     "## Other data and networks",
     """\
 Each command takes `--data`, `--network` and `--clients 20`, and keeps its cells beside those of
-these pages. Data that come as files are read from `--data-dir`; a fifth of each class is for
-testing, whatever the archives keep for it.
+these pages. Data that come as files are read from `--data-dir`, and have [a page](data.md) of their
+own, which also says which a command downloads. A fifth of each class is for testing, whatever the
+archives keep for it; `--samples 50` leaves 50 a client.
 """,
     paragraphs.table(
         ("`--data`", "files in `--data-dir`", "`--network`"),
@@ -214,7 +215,7 @@ def written(cells: Cells, *, judged: bool = True) -> dict[Path, str]:
     gates = [*_gates(cells)] if judged else []
     made[_GATES] = [*(("## Gates", gates[0]) if gates else ()), *_OTHER_DATA]
     listed = (f"- [{topic.title}](evidence/{topic.name}.md): {topic.about}." for topic in made)
-    blocks = ["# Evidence", _PURPOSE, opening.WORDS, _DECIDING, *opening.advice(cells)]
+    blocks = ["# Evidence", _PURPOSE, opening.words(cells), _DECIDING, *opening.advice(cells)]
     blocks += ["## All tables", _SOURCE, "\n".join(listed)]
     pages = {PAGE: joined(blocks)}
     for topic, tables in made.items():
@@ -286,6 +287,19 @@ def _real(cells: Cells) -> Iterator[str]:
         yield from real.section(published)
 
 
+def _published(cells: Cells) -> Iterator[str]:
+    studies = (*_NEIGHBOURS, *_DONORS, *_CLUSTERS, *_PRIVACY)
+    if not any(cells.of(study, of_files=True) for _, _, study, _ in studies):
+        return
+    yield from published.opening(cells)
+    seen = set[str]()
+    for title, command, study, section in studies:
+        held = cells.of(study, of_files=True)
+        if held:
+            yield f"## {title}"
+            yield from published.every_federation(command, section, held, seen)
+
+
 def _lines(cells: Cells) -> Iterator[str]:
     held = lines_held((*LINES, FOLLOWED), cells.folder)
     if held:
@@ -354,6 +368,12 @@ _TOPICS: Final = (
         "what they cost, whether an order helps, how importance is estimated, and bounds",
         None,
         _SUPPORTS,
+    ),
+    _Topic(
+        "data",
+        "Data that papers use",
+        "what of the above holds on Fashion-MNIST, and which packages ship data sets",
+        _published,
     ),
     _Topic("checkpoints", real.TITLE, "models that others trained and published", _real),
     _Topic("lines", lines.TITLE, "from which model each tensor of a derivative comes", _lines),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from studies.cells import Cell
 from studies.sections.paragraphs import of_split, table
-from studies.sections.summaries import difference, mean, spread, values
+from studies.sections.summaries import difference, mean, over_seeds, spread, values
 from studies.settings import DIRICHLET
 from studies.tables import bounds as bounded
 
@@ -29,7 +29,7 @@ def estimates(cells: Sequence[Cell]) -> Iterator[str]:
         "0.99 a step is nearly that of all steps alike."
     )
     yield _table(cells, "average", "average", ("R@8",))
-    yield table(("split", "R@8", "difference over seeds, 95% interval"), _decays(cells))
+    yield table(("split", "R@8", over_seeds(cells)), _decays(cells))
     yield "Signatures alone, by h: R@8, and the error of S beside what Lemma E.1 expects of it."
     yield _table(cells, "h", "signature of", ("R@8", "RMSE", "expected RMSE"))
     yield (
@@ -97,7 +97,7 @@ def against(cells: Sequence[Cell], bound_cells: Sequence[Cell]) -> Iterator[str]
         yield (
             f"**A long average of importance is not needed**: over eight local epochs, R@8 on "
             f"{DIRICHLET[0]} is {mean(held, short, 'R@8'):.3f} with a decay of 0.8 a step, and "
-            f"{mean(held, plain, 'R@8'):.3f} by the mean of all steps ({found} seeds)."
+            f"{mean(held, plain, 'R@8'):.3f} by the mean of all steps ({found.in_words})."
         )
     if bound_cells:
         cells = bound_cells

@@ -67,7 +67,7 @@ def _compared(network: str, own: Sequence[Cell]) -> list[str]:
 def _others(cells: Sequence[Cell]) -> Iterator[list[str]]:
     for network, own in _splits(cells):
         gains = (_gain(own, *each) for each in _REST)
-        spreads = (f"{gain.mean:+.3f} ± {gain.margin:.3f}" for gain in gains)
+        spreads = (gain.spread for gain in gains)
         yield [network, own[0].setting.split, *spreads]
 
 

@@ -12,7 +12,7 @@ from studies import baselines, rivals
 from studies.cells import Cell, Cells
 from studies.clustered import STEP
 from studies.sections.paragraphs import first, of_split, table
-from studies.sections.summaries import difference, mean, seeds, spread
+from studies.sections.summaries import difference, mean, over_seeds, seeds, spread
 from studies.settings import NETWORKS
 from studies.tables import clusters as grouped
 from studies.tables import graphs as linked
@@ -42,7 +42,7 @@ def clusters(cells: Sequence[Cell]) -> Iterator[str]:
     )
     for split in dict.fromkeys(cell.setting.split for cell in cells):
         held = of_split(cells, split)
-        yield f"### {rivals.shown(split)}, {len(held)} seeds"
+        yield f"### {rivals.shown(split)}, {seeds(held)}"
         rows = [
             [
                 name,
@@ -206,10 +206,7 @@ def graphs(cells: Sequence[Cell]) -> Iterator[str]:
                 for name in held[0].figures
             ),
         )
-    yield table(
-        ("split", "after a step", "difference over seeds, 95% interval"),
-        _compared(cells),
-    )
+    yield table(("split", "after a step", over_seeds(cells)), _compared(cells))
 
 
 def _compared(cells: Sequence[Cell]) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from studies import baselines
 from studies.cells import Cell
-from studies.sections.summaries import difference, mean, spread
+from studies.sections.summaries import difference, mean, over_seeds, seeds, spread
 from studies.settings import DIRICHLET, TUNING_SEEDS, Setting
 from studies.tables import disclosure as attacks
 from studies.tables import epochs as trained
@@ -66,13 +66,16 @@ def of_split(cells: Sequence[Cell], split: str) -> list[Cell]:
 def federations(cells: Sequence[Cell]) -> Iterator[tuple[tuple[str, str], list[Cell]]]:
     """The cells of each data set and network, the first the one that the gates are of.
 
-    A federation of another size has its own, and a network such as ``cnn, 20 clients``.
+    A federation of another size has its own, and a network such as ``cnn, 20 clients`` or ``cnn,
+    50 samples a client``.
     """
 
     def key(cell: Cell) -> tuple[str, str]:
         setting = cell.setting
         usual = setting.clients == Setting().clients
-        return setting.data, setting.network + ("" if usual else f", {setting.clients} clients")
+        size = "" if usual else f", {setting.clients} clients"
+        few = f", {setting.samples} samples a client" if setting.samples else ""
+        return setting.data, f"{setting.network}{size}{few}"
 
     ordered = sorted(cells, key=lambda cell: (key(cell) != _FIRST, key(cell)))
     for found, own in groupby(ordered, key):
@@ -117,9 +120,9 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
     """Table 3: recall by index overlaps, by the paper's baselines and by the best tuned one."""
     yield (
         "A: importance at the common weights, before any training. B: over eight local epochs, as "
-        "the paper has it. Means over seeds, with 95% intervals; strict ties, but where it says "
-        "tied. The best baseline is chosen on seeds that no table uses. True neighbours are of "
-        f"least Jensen-Shannon divergence; {_ORACLES}."
+        "the paper has it. Strict ties, but where it says tied. Means over seeds have 95% "
+        "intervals. The best baseline is chosen on seeds that no table uses. True neighbours are "
+        f"of least Jensen-Shannon divergence; {_ORACLES}."
     )
     for (data, network), own in federations(cells):
         rows = []
@@ -131,8 +134,8 @@ def neighbors(cells: Sequence[Cell]) -> Iterator[str]:
             ]
             chance = f"{mean(held, 'chance', 'tied R@8'):.3f}"
             rows.append([split, "chance", "", "", "", chance])
-        seeds = len({cell.setting.seed for cell in own} - {*TUNING_SEEDS})
-        yield f"### {data}, {network}, {seeds} seeds"
+        most = max((of_split(own, cell.setting.split) for cell in own), key=len)
+        yield f"### {data}, {network}, {seeds(most)}"
         yield table(("split", "similarity", *_RECALL), rows)
         yield _differences(own)
     yield "![Recall by the number of neighbours](../studies/recall.svg)"
@@ -159,7 +162,7 @@ def _differences(own: Sequence[Cell]) -> str:
             if name != ours:
                 found = difference(held, ours, name, "R@8")
                 rows.append([split, f"{ours} less {name}", str(found)])
-    return table(("split", "R@8", "difference over seeds, 95% interval"), rows)
+    return table(("split", "R@8", over_seeds(own)), rows)
 
 
 def donors(cells: Sequence[Cell]) -> Iterator[str]:
@@ -229,7 +232,7 @@ def disclosure(cells: Sequence[Cell]) -> Iterator[str]:
         held = of_split(cells, split)
         if not held:
             continue
-        yield f"### {split}, {len(held)} seeds"
+        yield f"### {split}, {seeds(held)}"
         seen = [name for name in held[0].figures if "label presence" in held[0].figures[name]]
         yield table(
             ("what the outsider has", "label presence", "R@8"),
@@ -270,10 +273,7 @@ def private_supports(cells: Sequence[Cell]) -> Iterator[str]:
         held = list(group)
         found = held[0].figures["federation"]
         others = found["clients"] - 1
-        yield (
-            f"### {found['n']:.0f} samples a client: {data}, {network}, {split}, "
-            f"{len(held)} {'seed' if len(held) == 1 else 'seeds'}"
-        )
+        yield f"### {found['n']:.0f} samples a client: {data}, {network}, {split}, {seeds(held)}"
         rows = [
             [name, *(spread(held, name, column) for column in columns)]
             for name in map(noised.row, noised.EPSILONS)
@@ -325,13 +325,13 @@ def behind(cells: Sequence[Cell], split: str, best: str) -> Iterator[str]:
             yield (
                 f"**{words} finds more neighbours on {split}**: R@8 "
                 f"{mean(cells, name, 'R@8'):.3f}, index overlaps {mean(cells, ours, 'R@8'):.3f} "
-                f"({found} seeds). Where values may be sent, send them."
+                f"({found.in_words}). Where values may be sent, send them."
             )
     small = difference(cells, retrieval.ios("A", "K*"), retrieval.ios("A", "25%"), "R@8")
     if small.mean - small.margin <= 0:
         yield (
-            f"**A support of K\\* finds no more than one of 25% on {split}** ({small} seeds); the "
-            "paper has it ahead everywhere. Take the smaller for its size."
+            f"**A support of K\\* finds no more than one of 25% on {split}** ({small.in_words}); "
+            "the paper has it ahead everywhere. Take the smaller for its size."
         )
 
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from studies.cells import Cell
 from studies.measures import Paired, mean_of, paired
+from studies.settings import TUNING_SEEDS
 
-__all__ = ["difference", "mean", "seeds", "spread", "values"]
+__all__ = ["difference", "mean", "over_seeds", "seeds", "spread", "values"]
 
 
 def values(cells: Sequence[Cell], row: str, column: str) -> list[float]:
@@ -41,3 +42,9 @@ def difference(cells: Sequence[Cell], ours: str, theirs: str, column: str) -> Pa
 def seeds(cells: Sequence[Cell]) -> str:
     """How many cells of one split there are, in words."""
     return "one seed" if len(cells) == 1 else f"{len(cells)} seeds"
+
+
+def over_seeds(cells: Sequence[Cell]) -> str:
+    """The title of a column of differences."""
+    one = len({cell.setting.seed for cell in cells} - {*TUNING_SEEDS}) == 1
+    return "difference, one seed" if one else "difference over seeds, 95% interval"

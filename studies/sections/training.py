@@ -8,7 +8,7 @@ from studies import baselines
 from studies.cells import Cell
 from studies.clustered import ROUNDS
 from studies.sections.paragraphs import of_split, table
-from studies.sections.summaries import difference, mean, seeds, spread
+from studies.sections.summaries import difference, mean, over_seeds, seeds, spread
 from studies.tables import lengths as lengthened
 from studies.tables import newcomers as assigned
 from studies.tables import personal as personalised
@@ -59,7 +59,7 @@ def personal(cells: Sequence[Cell]) -> Iterator[str]:
                 ALONE,
             )
         ]
-    yield table(("split", "accuracy", "difference over seeds, 95% interval"), rows)
+    yield table(("split", "accuracy", over_seeds(cells)), rows)
     yield "![Accuracy after each round](../studies/accuracy-by-round.svg)"
 
 
@@ -125,7 +125,7 @@ def _valued(cells: Sequence[Cell]) -> Iterator[str]:
         f"{sum(each.decided and each.mean > 0 for *_, each in found)}."
     )
     rows = ([split, words, str(each)] for split, words, each in found)
-    yield table(("split", "tau-b with gains", "difference over seeds, 95% interval"), rows)
+    yield table(("split", "tau-b with gains", over_seeds(cells)), rows)
 
 
 def samples(cells: Sequence[Cell]) -> Iterator[str]:
@@ -213,8 +213,8 @@ def against(uplift_cells: Sequence[Cell], few_cells: Sequence[Cell]) -> Iterator
             yield (
                 f"**A donor's model does not pay on {split}**: accuracy "
                 f"{mean(held, ours, 'accuracy'):.3f}, and {mean(held, alone, 'accuracy'):.3f} "
-                f"where the client trains alone for as long ({found} seeds). From a random donor "
-                f"it is {mean(held, started.RANDOM, 'accuracy'):.3f}."
+                f"where the client trains alone for as long ({found.in_words}). From a random "
+                f"donor it is {mean(held, started.RANDOM, 'accuracy'):.3f}."
             )
     held = _of_network(few_cells, "cnn")
     half, whole = (mean(held, row(IOS, few.KNOWN), column) for column in ("50%", "100%"))
