@@ -325,6 +325,7 @@ def _claims(cells: Cells) -> Iterator[str]:
     yield from group_sections.chanced(paragraphs.first(cells.of(clusters.NAME)))
     yield from training_sections.misplaced(cells.of(newcomers.NAME))
     yield from estimate_sections.against(*map(cells.of, (estimates.NAME, bounds.NAME)))
+    yield from importance_sections.against(cells.of(importances.NAME))
     yield from real.claims(results(cells.folder))
     yield from lines.claims(lines_held(LINES, cells.folder))
 

@@ -31,6 +31,7 @@ __all__ = [
     "COMMON",
     "DATA",
     "EMPIRICAL",
+    "IMPROVED",
     "KINDS",
     "MISLABELLED",
     "NAME",
@@ -63,10 +64,11 @@ DATA: Final = (CLEAN, MISLABELLED, BRIGHT)
 EMPIRICAL: Final = "empirical Fisher"
 TRUE: Final = "true Fisher"
 _MEDIAN, _TRIMMED, _CLIPPED = "median of means", "trimmed mean", "clipped gradients"
-_DRAWN, _IMPROVED = "true Fisher, one label drawn", "improved empirical Fisher"
-KINDS: Final = (EMPIRICAL, _MEDIAN, _TRIMMED, _CLIPPED, TRUE, _DRAWN, _IMPROVED)
+_DRAWN: Final = "true Fisher, one label drawn"
+IMPROVED: Final = "improved empirical Fisher"
+KINDS: Final = (EMPIRICAL, _MEDIAN, _TRIMMED, _CLIPPED, TRUE, _DRAWN, IMPROVED)
 
-_SEEDS: Final = 3
+_SEEDS: Final = 5
 _BLOCKS: Final = 9
 _CUT: Final = 1 / 8
 """At each end of a trimmed mean."""
@@ -190,7 +192,7 @@ def _squares(slopes: Tensor, shares: Tensor, labels: Tensor, drawn: Tensor) -> d
         EMPIRICAL: squares,
         TRUE: torch.einsum("nc,ncm->nm", shares, centred**2),
         _DRAWN: centred[each, drawn] ** 2,
-        _IMPROVED: squares / lengths[:, None],
+        IMPROVED: squares / lengths[:, None],
     }
 
 

@@ -10,14 +10,25 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, log_softmax
+from torch.utils.data import DataLoader, TensorDataset
 
+from modelkin.torch import fisher_importance
 from studies import page
 from studies.cells import Cells, write_cell
 from studies.federations import Federation
 from studies.hub import Hub
 from studies.settings import DIRICHLET, Setting
 from studies.tables import importances
-from studies.tables.importances import BRIGHT, CLEAN, DATA, EMPIRICAL, KINDS, MISLABELLED, TRUE
+from studies.tables.importances import (
+    BRIGHT,
+    CLEAN,
+    DATA,
+    EMPIRICAL,
+    IMPROVED,
+    KINDS,
+    MISLABELLED,
+    TRUE,
+)
 
 SETTING = Setting(network="mlp", clients=8)
 SQUARES = np.random.default_rng(0).standard_exponential((36, 50)).astype(np.float32)
@@ -49,8 +60,7 @@ def test_squares_are_those_of_autograd(monkeypatch: pytest.MonkeyPatch) -> None:
         own = cross_entropy(logits[None], label[None])
         slope = torch.autograd.grad(own, logits, retain_graph=True)[0]
         improved = (by_label[label] / slope.square().sum()).numpy()
-        name = "improved empirical Fisher"
-        assert found[name][at] == pytest.approx(improved, rel=1e-4, abs=1e-9)
+        assert found[IMPROVED][at] == pytest.approx(improved, rel=1e-4, abs=1e-9)
         drawn = found["true Fisher, one label drawn"][at]
         assert any(drawn == pytest.approx(each.numpy(), rel=1e-4, abs=1e-9) for each in by_label)
 
@@ -70,6 +80,22 @@ def test_the_empirical_fisher_is_the_product_s() -> None:
     samples, labels = federation.samples[0][:20], federation.labels[0][:20]
     mean = importances.squares_of(federation.model, samples, labels, 0)[EMPIRICAL].mean(axis=0)
     assert mean == pytest.approx(federation.importance_of(samples, labels), rel=1e-3, abs=1e-9)
+
+
+def test_a_loss_gives_the_improved_fisher() -> None:
+    """The product has it by a loss that is divided by the length of p - y."""
+    federation = Federation.of(SETTING)
+    samples, labels = federation.samples[0][:20], federation.labels[0][:20]
+
+    def loss(output: Tensor, target: Tensor) -> Tensor:
+        error = output.softmax(-1) - torch.eye(output.shape[-1])[target]
+        scaled: Tensor = cross_entropy(output, target) / error.detach().norm()
+        return scaled
+
+    loader = DataLoader(TensorDataset(samples, labels), batch_size=7)
+    found = fisher_importance(federation.model, loss, loader).numpy()
+    rows = importances.squares_of(federation.model, samples, labels, 0)
+    assert rows[IMPROVED].mean(axis=0) == pytest.approx(found, rel=1e-3, abs=1e-9)
 
 
 @pytest.mark.parametrize("blocks", [8, 9])
