@@ -140,6 +140,8 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     if not fits(asked.data, asked.network):
         fitting = [each for each in (*NETWORKS, *LARGE) if fits(asked.data, each)]
         parser.error(f"{asked.network} does not read {asked.data}: take {' or '.join(fitting)}")
+    if asked.samples and asked.data not in FILES:
+        parser.error(f"--samples is of data that come as files: {', '.join(FILES)}")
     if asked.data in FILES and asked.data_dir is None:
         asked.data_dir = published.folder_of(asked.data)
         if asked.data_dir is None:

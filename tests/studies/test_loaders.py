@@ -198,6 +198,7 @@ def test_too_few_samples_are_an_error(written: Setting) -> None:
         (["--data", "newsgroups", "--network", "cnn"], "take mlp or bert"),
         (["--network", "resnet18", "--data", "fashion-mnist"], "resnet18 does not read"),
         (["--clients", "30"], "30"),
+        (["--samples", "50"], "--samples is of data that come as files"),
     ],
 )
 def test_what_does_not_fit_is_refused(
