@@ -37,7 +37,7 @@ from benchmarks.eris import kernels as eris_kernels
 from benchmarks.eris.assumptions import estimators, weights
 from benchmarks.eris.inversions import methods as eris_images
 from benchmarks.eris.inversions import shards as inversion
-from benchmarks.eris.leakage import alike, sizes
+from benchmarks.eris.leakage import alike, sizes, unlike
 from benchmarks.finding import catalogue
 from benchmarks.finding import gates as finding
 from benchmarks.provenance import comparison as provenance
@@ -133,6 +133,7 @@ SUBJECTS: dict[str, Subject] = {
         "eris-methods": methods,
         "eris-membership": membership,
         "eris-leakage": alike,
+        "eris-leakage-unlike": unlike,
         "eris-leakage-sizes": sizes,
         "eris-inversion": inversion,
         "eris-images": eris_images,
