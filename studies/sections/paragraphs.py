@@ -228,6 +228,13 @@ def disclosure(cells: Sequence[Cell]) -> Iterator[str]:
         f"in {attacks.PRESENT:.0%} of its samples or more? The outsider has the common weights and "
         "samples of each label, and no key."
     )
+    n, own = (mean(cells, "federation", each) for each in ("n", "own"))
+    yield (
+        f"Membership: was a sample one of the {n:.0f} of a client? By the cosine with the "
+        "client's gradient, or by how many of the sample's own indices are in its support. "
+        f"**Beside own samples**, the stronger attack: the outsider has about {own:.0f} samples of "
+        "each class, and takes out [what these explain](#membership-over-rounds-figure-1)."
+    )
     for split in DIRICHLET:
         held = of_split(cells, split)
         if not held:
@@ -261,7 +268,10 @@ def private_supports(cells: Sequence[Cell]) -> Iterator[str]:
         f"Supports that are differentially private in one sample, at delta {noised.DELTA:g}; K is "
         "10% of M, and each sample votes for K / 4 parameters. Label presence and membership are "
         "areas under the ROC curve of an outsider, who has the common weights and samples of each "
-        "label, and compares with votes of these. Members are beside others of the same classes."
+        "label, and compares with votes of these. Members are beside others of the same classes: "
+        "the score is the correlation of a support with the votes of a candidate, less what both "
+        "have in common with those of the outsider's own samples. These are half of the test "
+        f"samples of each class, {attacks.OWN} at most; the more they are, the more it sees."
     )
 
     def key(cell: Cell) -> tuple[str, str, str, int]:
@@ -279,6 +289,8 @@ def private_supports(cells: Sequence[Cell]) -> Iterator[str]:
             for name in map(noised.row, noised.EPSILONS)
         ]
         rows.append(["chance", f"{4 / others:.3f}", f"{8 / others:.3f}", "0.500", "0.500"])
+        own = mean(held, "federation", "own")
+        yield f"The outsider has about {own:.0f} samples of each class of its own."
         yield table((f"{found['clients']:.0f} clients", *columns), rows)
 
 
@@ -359,13 +371,15 @@ def priced(cells: Sequence[Cell]) -> Iterator[str]:
     """Sentences on the cost of private supports, and on what they do not hide."""
     few = [cell for cell in cells if cell.setting.data == _FIRST[0]]
     if few:
-        free, ten, one = (
-            mean(few, noised.row(epsilon), "R@8") for epsilon in (math.inf, 10.0, 1.0)
+        (free, ten, one), seen = (
+            [mean(few, noised.row(epsilon), column) for epsilon in (math.inf, 10.0, 1.0)]
+            for column in ("R@8", "membership")
         )
         yield (
             f"**Privacy costs the neighbours where samples are few**: with 36 a client, R@8 is "
             f"{ten:.3f} at epsilon 10 and {one:.3f} at epsilon 1 (without noise {free:.3f}, "
-            f"chance {8 / (few[0].setting.clients - 1):.3f})."
+            f"chance {8 / (few[0].setting.clients - 1):.3f}). What keeps neighbours shows members: "
+            f"AUC {seen[1]:.3f} at epsilon 10, {seen[2]:.3f} at 1 (without noise {seen[0]:.3f})."
         )
     most = max(cell.setting.samples for cell in cells)
     many = [cell for cell in cells if cell.setting.samples == most and most > 0]

@@ -7,18 +7,21 @@ key, but may know the labels of some clients.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.metrics import roc_auc_score
-from torch import nn
+from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from demo.data import Integers
 from modelkin import Blinding, Support, select_support
+from studies.attacks.membership import area, partial_correlation, shape_of
 from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub
@@ -29,7 +32,9 @@ from studies.tables.retrieval import supports_of
 __all__ = [
     "KNOWN",
     "NAME",
+    "OWN",
     "PRESENT",
+    "Outsider",
     "auc",
     "figures",
     "gradients",
@@ -45,6 +50,8 @@ KNOWN: Final = (1, 5, 10, 20)
 
 PRESENT: Final = 0.1
 """A client has a label if this share of its samples does."""
+OWN: Final = 50
+"""The most samples of each class that an outsider has."""
 _SIGNATURES: Final = (64, 256, 1024)
 _SHARDS: Final = (4, 16)
 _REPLACED: Final = (0.5, 0.9)
@@ -84,7 +91,9 @@ def figures(setting: Setting, hub: Hub) -> Figures:
         found.setdefault(name, {})["label presence"] = label_presence(federation.mixes, guesses)
     found.update(_replaced(federation, plain, classes, hub))
     found.update(dict(_by_the_service(similarity, federation.mixes, setting.seed)))
-    found["members"] = _membership(federation, plain)
+    outsider = Outsider(federation)
+    found["federation"] = {"n": federation.labels.shape[1], "own": outsider.own}
+    found["members"] = _membership(federation, plain) | _beside_own(federation, plain, outsider)
     found["revisions"] = _linked(federation, key)
     return found
 
@@ -258,27 +267,92 @@ def _membership(federation: Federation, plain: Supports) -> dict[str, float]:
     }
 
 
-def gradients(model: nn.Module, samples: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+@dataclass(frozen=True)
+class Outsider:
+    """One who judges members by samples of its own, and is not asked about these.
+
+    Attributes:
+        federation: the clients; half of its test samples of each class are the outsider's own, of
+            :data:`OWN` at most.
+    """
+
+    federation: Federation
+
+    @cached_property
+    def _of_class(self) -> list[tuple[Tensor, Tensor]]:
+        """The numbers of its own samples of each class, and of the others."""
+        labels = self.federation.test_labels[0]
+        found = (
+            torch.nonzero(labels == c).flatten() for c in range(self.federation.mixes.shape[1])
+        )
+        sizes = ((each, min(OWN, len(each) // 2)) for each in found)
+        return [(each[:own], each[own:]) for each, own in sizes]
+
+    @property
+    def own(self) -> float:
+        """Its samples of a class, on average."""
+        return float(np.mean([len(own) for own, _ in self._of_class]))
+
+    @cached_property
+    def known(self) -> Tensor:
+        """The gradients of its own samples, ``(r, M)``."""
+        own = torch.cat([own for own, _ in self._of_class])
+        samples, labels = self.federation.test_samples[0], self.federation.test_labels[0]
+        return gradients(self.federation.model, samples[own], labels[own])
+
+    def asked(self) -> Iterator[Tensor]:
+        """The gradients of each client's candidates, ``(2 c, M)``: members, then as many others."""
+        rng = np.random.default_rng([self.federation.setting.seed, 10])
+        samples = self.federation.test_samples[0]
+        for x, y in zip(self.federation.samples, self.federation.labels, strict=True):
+            chosen = torch.as_tensor(rng.choice(len(y), min(_CANDIDATES, len(y)), replace=False))
+            same = [int(rng.choice(self._of_class[label][1])) for label in y[chosen].tolist()]
+            both = torch.cat([x[chosen], samples[same]])
+            yield gradients(self.federation.model, both, y[chosen].repeat(2))
+
+
+def _beside_own(federation: Federation, plain: Supports, outsider: Outsider) -> dict[str, float]:
+    """The same of samples of the same classes, by what the outsider's own do not explain."""
+    scores: dict[str, list[Floats]] = {"gradients": [], "indices": []}
+    clients = zip(federation.samples, federation.labels, plain, outsider.asked(), strict=True)
+    known = outsider.known, shape_of(outsider.known)
+    for x, y, support, candidates in clients:
+        mean = gradients(federation.model, x, y).mean(0)
+        pairs = ((candidates, mean), (shape_of(candidates), _mask(support)))
+        for (each, seen), own, found in zip(pairs, known, scores.values(), strict=True):
+            found.append(partial_correlation(each[None], own, seen[None, None])[0])
+    return {
+        f"{seen}, of the same classes, beside own samples": area(np.concatenate(found))
+        for seen, found in scores.items()
+    }
+
+
+def gradients(model: nn.Module, samples: Tensor, labels: Tensor) -> Tensor:
     """The gradient of each sample, shape ``(n, M)``."""
     weights = {name: values.detach() for name, values in model.named_parameters()}
 
-    def loss(own: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def loss(own: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(functional_call(model, own, (x[None],)), y[None])
 
     found = vmap(grad(loss), in_dims=(None, 0, 0))(weights, samples, labels)
     return torch.cat([values.flatten(1) for values in found.values()], dim=1)
 
 
-def _along(each: torch.Tensor, mean: torch.Tensor) -> Floats:
+def _along(each: Tensor, mean: Tensor) -> Floats:
     return torch.nn.functional.cosine_similarity(each, mean[None]).double().numpy()
 
 
-def _inside(each: torch.Tensor, support: Support) -> Floats:
+def _inside(each: Tensor, support: Support) -> Floats:
     """How many of a sample's own K most important entries are in a support."""
+    own = each.square().topk(support.k, dim=1).indices
+    return _mask(support)[own].double().mean(dim=1).numpy()
+
+
+def _mask(support: Support) -> Tensor:
+    """True where a support has an index, ``(M,)``."""
     inside = torch.zeros(support.num_parameters, dtype=torch.bool)
     inside[torch.as_tensor(support.indices.astype(np.int64))] = True
-    own = each.square().topk(support.k, dim=1).indices
-    return inside[own].double().mean(dim=1).numpy()
+    return inside
 
 
 def _linked(federation: Federation, key: Blinding) -> dict[str, float]:

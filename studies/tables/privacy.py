@@ -2,32 +2,34 @@
 
 Digits have 36 samples for each of 40 clients. Synthetic data have as many as one wants: 36, 360 and
 3,600 for each of 20. The outsider attacks as on the supports of ``disclosure``, and knows how these
-are made: it compares with votes of its own samples.
+are made: it compares with votes of its own samples. Of members it takes what these do not explain.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 from demo.data import CLASSES
 from modelkin import Support, private_support, select_support
 from modelkin.torch import vote_counts
+from studies.attacks.membership import area, partial_correlation, top
 from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub
 from studies.measures import Oracle
 from studies.settings import DIRICHLET, Setting
-from studies.tables.disclosure import PRESENT, auc, gradients
+from studies.tables.disclosure import OWN, PRESENT, Outsider, auc
 
-__all__ = ["DELTA", "EPSILONS", "NAME", "SAMPLES", "figures", "row", "settings"]
+__all__ = ["DELTA", "EPSILONS", "NAME", "SAMPLES", "figures", "members_seen", "row", "settings"]
 
 NAME: Final = "private"
 EPSILONS: Final = (1.0, 3.0, 10.0, 30.0, 100.0, math.inf)
@@ -41,10 +43,6 @@ _SHARE: Final = 0.1
 """K / M."""
 _VOTERS: Final = 4
 """A sample votes for K / 4 parameters: chosen on seeds that no table uses."""
-_KNOWN: Final = 50
-"""Samples of each class that the outsider has."""
-_CANDIDATES: Final = 20
-"""Samples of each client whose membership is asked, and as many others of the same classes."""
 
 Votes = npt.NDArray[np.int64]
 
@@ -74,10 +72,11 @@ def figures(setting: Setting, hub: Hub) -> Figures:
         _votes_of(federation, x, y, votes)
         for x, y in zip(federation.samples, federation.labels, strict=True)
     ]
-    attack = _Attack(federation, votes, k)
-    found: Figures = {
-        "federation": {"n": federation.labels.shape[1], "clients": setting.clients, "M": m, "K": k}
-    }
+    outsider, oracle = Outsider(federation), Oracle(federation.mixes)
+    size = {"n": federation.labels.shape[1], "clients": setting.clients, "M": m, "K": k}
+    found: Figures = {"federation": size | {"own": outsider.own}}
+    labels = _Labels(federation, votes, k)
+    masks = []
     for number, epsilon in enumerate(EPSILONS):
         supports = {
             name: _support(counts, k, epsilon, votes, (setting.seed << 32) + (number << 16) + at)
@@ -85,9 +84,11 @@ def figures(setting: Setting, hub: Hub) -> Figures:
         }
         with hub.space(f"{setting.name}-private-{number}", supports, m) as space:
             order = space.order()
-        oracle = Oracle(federation.mixes)
+        masks.append(np.stack([_inside(support) for support in supports.values()]))
         recall = {f"R@{near}": oracle.recall(order, near) for near in (4, 8)}
-        found[row(epsilon)] = recall | attack.seen(supports)
+        found[row(epsilon)] = recall | {"label presence": labels.seen(masks[-1])}
+    for epsilon, seen in zip(EPSILONS, members_seen(outsider, votes, masks), strict=True):
+        found[row(epsilon)]["membership"] = seen
     return found
 
 
@@ -103,13 +104,13 @@ def _most(counts: Votes, k: int) -> Support:
     return select_support(counts.astype(np.float32), k=min(k, int(np.count_nonzero(counts))))
 
 
-def _votes_of(federation: Federation, x: torch.Tensor, y: torch.Tensor, votes: int) -> Votes:
+def _votes_of(federation: Federation, x: Tensor, y: Tensor, votes: int) -> Votes:
     loader = DataLoader(TensorDataset(x, y), batch_size=64)
     return np.asarray(vote_counts(federation.model, cross_entropy, loader, votes).numpy())
 
 
-class _Attack:
-    """The attacks of an outsider with the weights on supports: labels, and members.
+class _Labels:
+    """The attack of an outsider with the weights on labels.
 
     Args:
         federation: the clients.
@@ -120,30 +121,24 @@ class _Attack:
     def __init__(self, federation: Federation, votes: int, k: int) -> None:
         self._present = federation.mixes >= PRESENT
         samples, labels = federation.test_samples[0], federation.test_labels[0]
-        of_class = [torch.nonzero(labels == c).flatten()[:_KNOWN] for c in range(CLASSES)]
+        of_class = [torch.nonzero(labels == c).flatten()[:OWN] for c in range(CLASSES)]
         sums = [_votes_of(federation, samples[own], labels[own], votes) for own in of_class]
         self._classes = np.stack([_inside(_most(each, k)) for each in sums])
-        rng = np.random.default_rng([federation.setting.seed, 7])
-        self._members, self._others = [], []
-        for x, y in zip(federation.samples, federation.labels, strict=True):
-            chosen = torch.as_tensor(rng.choice(len(y), _CANDIDATES, replace=False))
-            same = [int(rng.choice(np.flatnonzero(labels == label))) for label in y[chosen]]
-            self._members.append(_own_votes(federation, x[chosen], y[chosen], votes))
-            self._others.append(_own_votes(federation, samples[same], labels[same], votes))
 
-    def seen(self, supports: Mapping[str, Support]) -> dict[str, float]:
-        """The AUC of each attack."""
-        inside = np.stack([_inside(support) for support in supports.values()])
+    def seen(self, inside: Floats) -> float:
+        """The AUC, of supports as rows of 0 and 1."""
         guesses = inside @ self._classes.T
-        members = []
-        for row, own, others in zip(inside, self._members, self._others, strict=True):
-            scores = np.r_[row[own].mean(axis=1), row[others].mean(axis=1)]
-            truth = np.r_[np.ones(len(own)), np.zeros(len(others))]
-            members.append(auc(truth, scores))
-        return {
-            "label presence": auc(self._present, guesses - guesses.mean(axis=0)),
-            "membership": float(np.mean(members)),
-        }
+        return auc(self._present, guesses - guesses.mean(axis=0))
+
+
+def members_seen(outsider: Outsider, votes: int, masks: Sequence[Floats]) -> Floats:
+    """The AUC of an attack on members, by each of some supports of all clients."""
+    known = _own_votes(outsider.known, votes)
+    scores = []
+    for candidates, *seen in zip(outsider.asked(), *masks, strict=True):
+        own = _own_votes(candidates, votes)
+        scores.append(partial_correlation(own[None], known, torch.as_tensor(np.stack([seen])))[0])
+    return np.array([area(each) for each in np.stack(scores, axis=1)])
 
 
 def _inside(support: Support) -> Floats:
@@ -153,6 +148,6 @@ def _inside(support: Support) -> Floats:
     return inside
 
 
-def _own_votes(federation: Federation, x: torch.Tensor, y: torch.Tensor, votes: int) -> Votes:
-    """The parameters that each of some samples votes for, ``(n, V)``."""
-    return np.asarray(gradients(federation.model, x, y).abs().topk(votes, dim=1).indices.numpy())
+def _own_votes(each: Tensor, votes: int) -> Tensor:
+    """1 where a sample votes for a parameter, by the gradients of each, ``(n, M)``."""
+    return top(each.abs(), votes).float()

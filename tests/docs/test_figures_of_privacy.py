@@ -1,0 +1,57 @@
+"""docs/method.md, docs/privacy.md: their figures of members and epsilons are the evidence's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+ROWS = {
+    "36 samples a client, digits, 40 clients": "36 samples a client: digits",
+    "36, synthetic images, 20 clients": "36 samples a client: synthetic",
+    "360, synthetic images, 20 clients": "360 samples a client: synthetic",
+    "3,600, synthetic images, 20 clients": "3600 samples a client: synthetic",
+}
+
+
+@pytest.mark.parametrize("seen", ["indices", "gradients"])
+def test_membership_compares_like_with_like(seen: str) -> None:
+    """Both rows have the figures of Dir(0.1) after one round, rounded, by the same attack."""
+    evidence = (DOCS / "evidence" / "privacy.md").read_text()
+    section = evidence.partition("### Membership on Dir(0.1)")[2]
+    measured = figures(section, "after one round", f"{seen}: beside own samples")
+    shown = figures((DOCS / "method.md").read_text(), "samples of the client", f"from the {seen}")
+    assert ["4", "16", "32", "64", "128"] == list(shown)
+    assert shown == {count: f"{float(measured[count]):.2f}" for count in shown}
+
+
+def figures(page: str, head: str, row: str) -> dict[str, str]:
+    """The first number of each cell of a row, by the first of its column."""
+    table = page[page.index(f"| {head} |") :]
+    lines = (
+        next(line for line in table.splitlines() if line.startswith(f"| {each} |"))
+        for each in (head, row)
+    )
+    columns, cells = (re.findall(r"\| (\d[\d.]*)", line) for line in lines)
+    return dict(zip(columns, cells, strict=True))
+
+
+@pytest.mark.parametrize("column", ["R@8", "membership"])
+@pytest.mark.parametrize("row", ROWS)
+def test_each_epsilon_has_what_was_measured(column: str, row: str) -> None:
+    """On Dir(0.1), rounded, from an epsilon of 1 to chance."""
+    table = (DOCS / "privacy.md").read_text().partition(f"| {column} at an epsilon of |")[2]
+    shown = next(cells(line)[1:] for line in table.splitlines() if line.startswith(f"| {row} |"))
+    evidence = (DOCS / "evidence" / "privacy.md").read_text()
+    section = evidence.partition(f"### {ROWS[row]}")[2].partition("\n### ")[0]
+    head, _, *rows = (cells(line) for line in section.splitlines() if line.startswith("|"))
+    measured = [float(own[head.index(column)].split()[0]) for own in rows]
+    assert [float(each) for each in shown] == pytest.approx(measured, abs=0.0055)
+
+
+def cells(line: str) -> list[str]:
+    """Those of a row of a table."""
+    return line.strip("| ").split(" | ")
