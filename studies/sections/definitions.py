@@ -9,6 +9,7 @@ from studies import baselines
 from studies.cells import Cell
 from studies.sections.paragraphs import each_federation, of_split, table
 from studies.sections.summaries import mean, seeds, spread
+from studies.settings import DIRICHLET
 from studies.tables import definitions as defined
 from studies.tables.retrieval import ios
 
@@ -74,5 +75,6 @@ def presence(cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def present(cells: Sequence[Cell], least: str) -> float:
-    """The mean AUC from such a share on."""
-    return mean(cells, "label presence", least)
+    """The mean AUC from such a share on, on the splits that label presence is shown of."""
+    own = [cell for cell in cells if cell.setting.split in DIRICHLET]
+    return mean(own, "label presence", least)

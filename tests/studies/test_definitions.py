@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -65,10 +66,13 @@ def test_pages_show_each_definition(tmp_path: Path) -> None:
     ranks = {"tau-b": 0.61, "Spearman": 0.62, "rising bins": 1.0, "error in a bin": 0.08}
     presence = dict(zip(definitions.LEAST, (0.861, 0.92, 0.97), strict=True))
     figures: Figures = {ios("A"): {**recalls, **ranks}, "label presence": presence}
+    certain: Figures = {"label presence": dict.fromkeys(definitions.LEAST, 1.0)}
     for seed in range(2):
         setting = Setting(seed=seed)
-        head = {"study": definitions.NAME, "setting": setting.measured}
-        write_cell(tmp_path / definitions.NAME / f"{setting.name}.json", head, figures)
+        pathological = replace(setting, split="Patho(20%)")
+        for each, found in ((setting, figures), (pathological, certain)):
+            head = {"study": definitions.NAME, "setting": each.measured}
+            write_cell(tmp_path / definitions.NAME / f"{each.name}.json", head, found)
         shown = Cells().of(disclosure.NAME)[0].figures | {"whole": {"label presence": 0.97}}
         head = {"study": disclosure.NAME, "setting": setting.measured}
         write_cell(tmp_path / disclosure.NAME / f"{setting.name}.json", head, shown)
