@@ -17,7 +17,6 @@ from scipy import stats
 from torch.nn.functional import normalize
 
 from demo.cohort import Cohort, Weights, repeat
-from demo.data import CLASSES
 from modelkin.core.kinship.shapley import knn_shapley
 from studies import baselines
 from studies.cells import Figures
@@ -189,7 +188,8 @@ def _by_class(federation: Federation, weights: Weights) -> Floats:
     cohort = Cohort(federation.model, federation.samples, federation.labels)
     labels = federation.test_labels
     right = (cohort.outputs(weights, federation.test_samples).argmax(-1) == labels).double()
-    by_class = torch.stack([right[:, labels[0] == c].mean(dim=1) for c in range(CLASSES)], dim=1)
+    classes = range(federation.mixes.shape[1])
+    by_class = torch.stack([right[:, labels[0] == each].mean(dim=1) for each in classes], dim=1)
     return np.asarray(by_class.numpy(), np.float64)
 
 
