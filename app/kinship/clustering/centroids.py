@@ -13,6 +13,7 @@ newcomers are then compared with it, too, so where they are placed depends on wh
 from __future__ import annotations
 
 from bisect import bisect
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -147,7 +148,8 @@ def _joined(
         within=tuple(within),
         overall=overall,
     )
-    order = sorted(range(len(content.clusters)), key=lambda c: -labels.count(content.clusters[c]))
+    sizes = Counter(labels)
+    order = sorted(range(len(content.clusters)), key=lambda row: -sizes[content.clusters[row]])
     by_cluster = ("clusters", "exemplars", "within", "log10_p", "kappa")
     held = {field: getattr(joined, field) for field in by_cluster}
     sorted_: dict[str, Any] = {

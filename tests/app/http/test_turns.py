@@ -291,6 +291,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AppHarness]:
         ("GET", "/v1/spaces/s/overlap?a=a&b=b", "reading"),
         ("GET", "/v1/spaces/s/clusterings/latest", "heavy"),
         ("POST", "/v1/spaces/s/clusterings/latest/assign", "reading"),
+        ("POST", "/v1/spaces/s/clusterings/latest/join", "writing"),
         ("POST", "/v1/spaces/s/clusterings", "writing"),
         ("DELETE", "/v1/spaces/s/clusterings/c", "writing"),
         ("POST", "/v1/hooks/h", "hooks"),

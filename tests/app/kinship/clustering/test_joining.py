@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -158,6 +159,31 @@ def test_a_repeated_request_has_one_effect(wards: Space, made: str) -> None:
     assert 25 == show(wards, made)["models"]
     for member in ("new-0", "ward-00"):
         assert_problem(join(wards, made, member), 422, "invalid_parameter", field="model")
+
+
+def test_newcomers_that_join_at_once_all_count(wards: Space, made: str) -> None:
+    """One after the other: none is lost, and of equal requests one has an effect."""
+    names = [name for name in NEWCOMERS for _ in range(2)]
+    with ThreadPoolExecutor(len(names)) as pool:
+        answers = list(pool.map(lambda name: join(wards, made, name).status_code, names))
+    for at in range(0, len(names), 2):
+        assert [200, 422] == sorted(answers[at : at + 2])
+    after = show(wards, made)
+    assert {*STORED, *NEWCOMERS} == {*cluster_of(after)}
+    assert 24 + 8 == after["models"] == sum(each["size"] for each in after["clusters"])
+
+
+def test_a_name_that_was_deleted_is_still_a_member(wards: Space, made: str) -> None:
+    """Others join without it; what is stored by that name later waits for the next clustering."""
+    put(wards, "passing", NEWCOMERS["new-0"]).raise_for_status()
+    ok(join(wards, made, "passing"))
+    wards.http.delete(wards.path("models/passing")).raise_for_status()
+    assert_problem(join(wards, made, "passing"), 404, "model_not_found")
+    ok(join(wards, made, "new-1"))
+    assert {"passing", "new-1"} < {*cluster_of(show(wards, made))}
+    put(wards, "passing", NEWCOMERS["new-2"]).raise_for_status()
+    assert_problem(join(wards, made, "passing"), 422, "invalid_parameter", field="model")
+    wards.http.delete(wards.path("models/passing")).raise_for_status()
 
 
 def test_what_cannot_join(wards: Space, made: str, http: httpx.Client) -> None:
