@@ -17,13 +17,15 @@ ROWS = {
 }
 
 
+@pytest.mark.parametrize(("split", "said"), [("Dir(0.1)", ""), ("IID", ", IID")])
 @pytest.mark.parametrize("seen", ["indices", "gradients"])
-def test_membership_compares_like_with_like(seen: str) -> None:
-    """Both rows have the figures of Dir(0.1) after one round, rounded, by the same attack."""
+def test_membership_compares_like_with_like(seen: str, split: str, said: str) -> None:
+    """Each row has the figures of its split after one round, rounded, by the same attack."""
     evidence = (DOCS / "evidence" / "privacy.md").read_text()
-    section = evidence.partition("### Membership on Dir(0.1)")[2]
+    section = evidence.partition(f"### Membership on {split}")[2]
     measured = figures(section, "after one round", f"{seen}: beside own samples")
-    shown = figures((DOCS / "method.md").read_text(), "samples of the client", f"from the {seen}")
+    row = f"from the {seen}{said}"
+    shown = figures((DOCS / "method.md").read_text(), "samples of the client", row)
     assert ["4", "16", "32", "64", "128"] == list(shown)
     assert shown == {count: f"{float(measured[count]):.2f}" for count in shown}
 
