@@ -20,7 +20,7 @@ __all__ = [
     "cosine",
     "overlap",
     "partial_correlation",
-    "shape_of",
+    "shares_of",
     "top",
 ]
 
@@ -37,7 +37,7 @@ def top(values: Tensor, k: int) -> Tensor:
     return found & (values > 0)
 
 
-def shape_of(gradients: Tensor) -> Tensor:
+def shares_of(gradients: Tensor) -> Tensor:
     """The magnitudes of each row, as shares of their sum: how they are divided, not how large."""
     magnitudes = gradients.abs()
     return magnitudes / magnitudes.sum(dim=-1, keepdim=True).clamp_min(1e-30)

@@ -32,10 +32,10 @@ def importances(cells: Sequence[Cell]) -> Iterator[str]:
     yield (
         "Importance of the samples of 40 clients at common weights, before training and after five "
         "epochs on the samples of all; K = 10%. The empirical Fisher is the mean of the squared "
-        "gradients of single samples. Three estimators are robust: the median of the means of nine "
-        "blocks of samples; the mean without an eighth of the squares at each end, parameter by "
-        "parameter; and the mean of gradients that are cut to the client's median length. S is "
-        "computed beside the service, which does not mix kinds."
+        "gradients of single samples. Three estimators of it are robust. The median is of the "
+        "means of nine blocks of samples. The trimmed mean is without an eighth of the squares at "
+        "each end, parameter by parameter. The clipped one is of gradients that are cut to the "
+        "client's median length. S is computed beside the service, which does not mix kinds."
     )
     yield (
         "The true Fisher takes labels of the model, not of the client: the mean over all of them "
@@ -136,6 +136,7 @@ def against(cells: Sequence[Cell]) -> Iterator[str]:
             yield (
                 "**The mean of squared gradients finds few neighbours at weights that are trained "
                 f"already**: on {held[0].setting.split} R@8 falls from {plain[0]:.3f} to "
-                f"{plain[1]:.3f}, and by the improved empirical Fisher from {improved[0]:.3f} to "
-                f"{improved[1]:.3f} ({found} seeds). Few samples with large losses decide the mean."
+                f"{plain[1]:.3f}. By the improved empirical Fisher it goes from {improved[0]:.3f} "
+                f"to {improved[1]:.3f} (at trained weights {found} seeds). Few samples with large "
+                "losses decide the mean."
             )

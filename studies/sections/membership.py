@@ -20,9 +20,9 @@ def membership(cells: Sequence[Cell]) -> Iterator[str]:
     """The attacks by the samples of a client, and by rounds."""
     yield (
         "Was a sample a client's? The area under the ROC curve, of members beside others of the "
-        "same classes; 0.5 is chance. In each round, a client's message is the mean of its "
-        "gradients, that of their squares (importances), or the 10% of indices where these are "
-        "largest, all at the common weights; then all train these. The outsider has the "
+        "same classes; 0.5 is chance. In each round a client sends a message, and then trains the "
+        "common weights. The message is the mean of its gradients there, that of their squares "
+        "(importances), or the 10% of indices where these are largest. The outsider has the "
         "weights of each round. With a shadow model it has none: it trains one on samples of "
         "its own."
     )
@@ -97,11 +97,12 @@ def against(one_round: Sequence[Cell], rounds: Sequence[Cell]) -> Iterator[str]:
         last = attacks.ROUNDS[-1]
         paper = mean(own, attacks.row(few, attacks.PAPER), str(last))
         yield (
-            "**Indices do not hide who was there where samples are few**: with "
-            f"{few} a client, one support shows its members by an AUC of {of_indices[0]:.3f} to an "
-            f"outsider who has the weights and samples of its own, and with {many} by "
-            f"{of_indices[1]:.3f}. Gradients show {of_gradients[0]:.3f} and {of_gradients[1]:.3f}. "
-            f"The paper's attack, unions over {last} rounds and a shadow model, sees {paper:.3f}."
+            "**Indices do not hide who was there where samples are few** from an outsider who has "
+            f"the weights, and samples of its own. Of {few} a client, one support shows its "
+            f"members by an AUC of {of_indices[0]:.3f}, and of {many} by {of_indices[1]:.3f}. "
+            f"Gradients show {of_gradients[0]:.3f} and {of_gradients[1]:.3f}. The paper's attack, "
+            f"unions over {last} rounds and a shadow model, sees {paper:.3f}. These are means over "
+            f"{' and '.join(dict.fromkeys(cell.setting.split for cell in own))}."
         )
 
 

@@ -115,7 +115,7 @@ def _verdict(cells: Sequence[Cell]) -> str:
     return (
         f"**On Fashion-MNIST, by {seeds(_most(cells))}, index overlaps find more than the cosine "
         f"on {ahead[0]} of {len(splits)} splits over local epochs, and on {ahead[1]} at the common "
-        f"weights**; in the paper they do on all. Of these {2 * len(splits)} differences, "
+        f"weights**. In the paper they do on all. Of the {2 * len(splits)} differences "
         f"{decided or 'none'} {'is' if decided < 2 else 'are'} decided."
     )
 
@@ -129,9 +129,9 @@ def _accuracy(cells: Cells) -> Iterator[str]:
         return
     yield "### Accuracy of clusters' models (Table 1 of the paper)"
     yield (
-        "Of clients with unlike labels, by the clusters of each similarity: a CNN on digits, a "
-        f"perceptron on Fashion-MNIST with {_samples(held['Fashion-MNIST'])} samples a client, of "
-        "which it keeps a quarter for testing."
+        "Clients have unlike labels, and each similarity makes clusters of its own. Networks are a "
+        "CNN on digits and a perceptron on Fashion-MNIST, whose clients have "
+        f"{_samples(held['Fashion-MNIST'])} samples and keep a quarter of them for testing."
     )
     rows = []
     for number, split in enumerate(_SPLITS):

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from demo.data import Integers
 from modelkin import Blinding, Support, select_support
-from studies.attacks.membership import area, partial_correlation, shape_of
+from studies.attacks.membership import area, partial_correlation, shares_of
 from studies.cells import Figures
 from studies.federations import Federation, Floats
 from studies.hub import Hub
@@ -315,10 +315,10 @@ def _beside_own(federation: Federation, plain: Supports, outsider: Outsider) -> 
     """The same of samples of the same classes, by what the outsider's own do not explain."""
     scores: dict[str, list[Floats]] = {"gradients": [], "indices": []}
     clients = zip(federation.samples, federation.labels, plain, outsider.asked(), strict=True)
-    known = outsider.known, shape_of(outsider.known)
+    known = outsider.known, shares_of(outsider.known)
     for x, y, support, candidates in clients:
         mean = gradients(federation.model, x, y).mean(0)
-        pairs = ((candidates, mean), (shape_of(candidates), _mask(support)))
+        pairs = ((candidates, mean), (shares_of(candidates), _mask(support)))
         for (each, seen), own, found in zip(pairs, known, scores.values(), strict=True):
             found.append(partial_correlation(each[None], own, seen[None, None])[0])
     return {

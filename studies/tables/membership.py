@@ -25,7 +25,7 @@ from studies.attacks.membership import (
     cosine,
     overlap,
     partial_correlation,
-    shape_of,
+    shares_of,
     top,
 )
 from studies.cells import Figures
@@ -291,14 +291,14 @@ class _View:
 
     def scores(self) -> Iterator[tuple[str, Scores]]:
         """Those that are summed over rounds."""
-        own, shapes = self.candidates, shape_of(self.candidates)
+        own, shares = self.candidates, shares_of(self.candidates)
         yield GRADIENTS, _each(cosine, own, self.gradients)
         yield IMPORTANCES, _each(cosine, own.square(), self.importances)
         yield INDICES, _each(overlap, self.own_supports, self.supports)
         seen = self.gradients[:, None]
         yield OWN_GRADIENTS, partial_correlation(own, self.known, seen)[:, 0]
         seen = torch.stack([self.supports, self.supports[:, self.key]], dim=1)
-        both = partial_correlation(shapes, shape_of(self.known), seen)
+        both = partial_correlation(shares, shares_of(self.known), seen)
         yield OWN_INDICES, both[:, 0]
         yield BLINDED, both[:, 1]
 

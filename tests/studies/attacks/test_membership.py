@@ -17,7 +17,7 @@ from studies.attacks.membership import (
     cosine,
     overlap,
     partial_correlation,
-    shape_of,
+    shares_of,
     top,
 )
 from studies.cells import Cells, write_cell
@@ -84,7 +84,7 @@ def planted(obvious: bool) -> dict[str, float]:
         "indices": np.stack([overlap(a, b) for a, b in zip(masks, supports, strict=True)]),
         "own gradients": partial_correlation(candidates, known, means[:, None])[:, 0],
         "own indices": partial_correlation(
-            shape_of(candidates), shape_of(known), supports[:, None]
+            shares_of(candidates), shares_of(known), supports[:, None]
         )[:, 0],
     }
     return {name: area(scores) for name, scores in seen.items()}
