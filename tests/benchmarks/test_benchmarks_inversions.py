@@ -9,7 +9,13 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.eris import data
 from benchmarks.eris.baselines import rounded
-from benchmarks.eris.inversions.attacks import ATTACKS, attacked, mean_image, prepared
+from benchmarks.eris.inversions.attacks import (
+    ATTACKS,
+    attacked,
+    mean_image,
+    mismatched,
+    prepared,
+)
 from benchmarks.eris.inversions.labels import read_off, searched
 from benchmarks.eris.inversions.senders import CLIENTS, SENDERS, Sender
 from benchmarks.eris.networks import Flat, lenet, mlp
@@ -32,6 +38,8 @@ def test_the_truth_is_as_far_off_as_a_receiver_expects(sender: Sender) -> None:
     if sender.name.startswith(("noise", "Q-DPSGD")):
         pytest.skip("what is sent says little of the gradient")
     sight, truth = sender.see(gradients(), 1), gradients()
+    if sight.clip:
+        truth = truth * (sight.clip / truth.norm(dim=1, keepdim=True)).clamp(max=1)
     own = truth.mean(0) if sight.summed else truth[0]
     best = sight.knowing or sight.plain
     assert float(best(own)) <= 3 * sight.error + 1e-6
@@ -45,6 +53,8 @@ def test_the_truth_is_as_far_off_as_a_receiver_expects(sender: Sender) -> None:
         ("Top-k, 99% withheld", M / 100),
         ("PriPrune, 10%", 0.9 * M),
         ("SoteriaFL, c = 20, sigma = 0", M / 20),
+        ("SDM-DSGD, c = 5, sigma = 0", M / 5),
+        ("DP-SRM, sums of 10, sigma = 1 of the sum", M),
         ("Ako, 5 parts", M / 5),
         ("ERIS, A = 50", M / 50),
         ("ERIS, A = 2, c = 16", M / 32),
@@ -100,3 +110,15 @@ def test_who_knows_the_clipping_sees_through_it() -> None:
     _, found = attacked(case, BY_NAME["DP-SGD, clip 1, sigma = 0.0001"], 60)
     sent, knowing = (np.mean(found[attack].psnr) for attack in ATTACKS[:2])
     assert knowing > sent + 10
+
+
+def test_guesses_of_a_sum_are_clipped_each() -> None:
+    """The true images of all members fit DP-SRM's sum, and only with their gradients clipped."""
+    case = prepared(data.digits(), 1)
+    sight = BY_NAME["DP-SRM, sums of 10, sigma = 0.01 of the sum"].see(case.gradients[0], 0)
+    truths, rows = case.images.flatten(2), torch.tensor([0])
+    clipped, whole = (
+        float(mismatched(case, [sight.plain], rows, truths, clip=clip)) for clip in (1.0, None)
+    )
+    assert clipped == pytest.approx(sight.error, rel=0.1)
+    assert whole > 10 * clipped

@@ -99,17 +99,22 @@ def attacked(case: Case, sender: Sender, steps: int) -> tuple[int, dict[str, Qua
     """How many values a receiver has, and what each attack makes of them."""
     sights = [sender.see(own, seed) for seed, own in enumerate(case.gradients)]
     steps *= LONGER if sights[0].summed else 1
+    clip = sights[0].clip
     plain = [sight.plain for sight in sights]
     knowing = [sight.knowing or sight.plain for sight in sights]
     found = {ATTACKS[0]: _searched(case, sights, plain, steps)}
     if sights[0].knowing is not None:
-        found[ATTACKS[1]] = _searched(case, sights, knowing, steps)
-    found[ATTACKS[2]] = _expected(case, sights, knowing, steps)
+        found[ATTACKS[1]] = _searched(case, sights, knowing, steps, clip)
+    found[ATTACKS[2]] = _expected(case, sights, knowing, steps, clip)
     return sights[0].values, found
 
 
 def _searched(
-    case: Case, sights: Sequence[Sight], mismatches: Sequence[Mismatch], steps: int
+    case: Case,
+    sights: Sequence[Sight],
+    mismatches: Sequence[Mismatch],
+    steps: int,
+    clip: float | None = None,
 ) -> Quality:
     """The images that match best, of ones that are searched pixel by pixel."""
     members = CLIENTS if sights[0].summed else 1
@@ -118,7 +123,7 @@ def _searched(
 
     def losses(rows: Tensor, at: Tensor) -> Tensor:
         guesses = at.view(-1, members, pixels)
-        return mismatched(case, mismatches, rows % cases, guesses)
+        return mismatched(case, mismatches, rows % cases, guesses, clip=clip)
 
     return quality(case, best_ends(losses, start, steps).view(-1, members, pixels))
 
@@ -131,7 +136,11 @@ def best_ends(losses: Losses, start: Tensor, steps: int) -> Tensor:
 
 
 def _expected(
-    case: Case, sights: Sequence[Sight], mismatches: Sequence[Mismatch], steps: int
+    case: Case,
+    sights: Sequence[Sight],
+    mismatches: Sequence[Mismatch],
+    steps: int,
+    clip: float | None,
 ) -> Quality:
     """The likeliest images among ones that are normal with the moments of other images."""
     members = CLIENTS if sights[0].summed else 1
@@ -144,7 +153,7 @@ def _expected(
         return found
 
     def losses(rows: Tensor, at: Tensor) -> Tensor:
-        apart = mismatched(case, mismatches, rows, images(at))
+        apart = mismatched(case, mismatches, rows, images(at), clip=clip)
         return apart * sharpness[rows] + at.square().sum(1) / 2
 
     return quality(case, images(minimized(losses, start, steps)[0]))
@@ -156,6 +165,7 @@ def mismatched(
     rows: Tensor,
     guesses: Tensor,
     labels: Tensor | None = None,
+    clip: float | None = None,
 ) -> Tensor:
     """The mismatches of guesses of shape ``(k, members, pixels)`` in some cases.
 
@@ -165,10 +175,15 @@ def mismatched(
         rows: the cases of the guesses, shape ``(k,)``.
         guesses: images.
         labels: guesses of these, as probabilities of shape ``(k, members, classes)``; else known.
+        clip: the norm to which each one's gradient is cut before their mean; None for whole ones.
     """
     inputs = guesses.unflatten(2, case.images.shape[2:])
     labels = case.labels[rows, : guesses.shape[1]] if labels is None else labels
-    gradients = case.flat.gradients(case.weights[rows], inputs, labels)
+    if clip is None:
+        gradients = case.flat.gradients(case.weights[rows], inputs, labels)
+    else:
+        each = case.flat.sample_gradients(case.weights[rows], inputs, labels)
+        gradients = (each * (clip / each.norm(dim=2, keepdim=True)).clamp(max=1)).mean(1)
     pairs = zip(rows.tolist(), gradients, strict=True)
     return torch.stack([mismatches[row](gradient) for row, gradient in pairs])
 

@@ -1,6 +1,7 @@
 """What each method shows its receiver of the gradient of one client, and of how it was made.
 
 All of it is of one round, in which each client has one sample and all start from the same weights.
+In that round CDP-SGD sends what SoteriaFL sends.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.eris.baselines import noised, pruned, rounded
+from benchmarks.eris.baselines import DPSRM, noised, pruned, rounded
 from benchmarks.eris.inversions.shards import seen_places
 from benchmarks.eris.leakage.receivers import Exchange, OfAko, OfQDPSGD, OfShatter
 from studies.attacks.knowledge import (
@@ -44,6 +45,7 @@ class Sight:
         knowing: of who knows how they were made; None where that is no more.
         error: the mismatch of the truth that the best of both expects.
         summed: whether they are of the mean over all clients.
+        clip: the norm to which clients' gradients were cut before that; None for whole ones.
     """
 
     values: int
@@ -51,6 +53,7 @@ class Sight:
     knowing: Mismatch | None = None
     error: float = 0.0
     summed: bool = False
+    clip: float | None = None
 
 
 See = Callable[[Tensor, int], Sight]
@@ -123,6 +126,14 @@ def _summed(gradients: Tensor, seed: int, *, shards: int) -> Sight:
     return Sight(len(at), matching(gradients.mean(0)[at], at), summed=True)
 
 
+def _new_sum(gradients: Tensor, seed: int, *, clip: float, sigma: float) -> Sight:
+    """DP-SRM's first round, in which all of the sum is new."""
+    values = torch.from_numpy(DPSRM(sigma, clip, seed)(gradients.numpy()))
+    at, noise = _everything(values), clip * sigma / len(gradients)
+    match, error = matching(values, at), len(at) * noise**2 / float(values.square().sum())
+    return Sight(len(at), match, match, error, summed=True, clip=clip)
+
+
 def _peer(
     gradients: Tensor, seed: int, *, start: Callable[[int], Exchange], rounds: int, share: float
 ) -> Sight:
@@ -159,6 +170,12 @@ def _senders() -> Iterator[Sender]:
     for sigma in (0.0, 0.01):
         name = f"SoteriaFL, c = 20, sigma = {sigma:g}"
         yield Sender(name, partial(_noised, clip=1.0, sigma=sigma, one_in=20))
+    for sigma in (0.0, 0.03):
+        name = f"SDM-DSGD, c = 5, sigma = {sigma:g}"
+        yield Sender(name, partial(_noised, clip=1.0, sigma=sigma, one_in=5))
+    for sigma in (0.01, 1.0):
+        name = f"DP-SRM, sums of {CLIENTS}, sigma = {sigma:g} of the sum"
+        yield Sender(name, partial(_new_sum, clip=1.0, sigma=sigma))
     yield Sender(
         "Shatter, 16 chunks, 4 neighbours", partial(_peer, start=OfShatter, rounds=1, share=1)
     )
