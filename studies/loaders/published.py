@@ -68,23 +68,33 @@ def fetch(cache: Path = CACHE, folder: Path = FOLDER, manifest: Path = MANIFEST)
 
 
 def unpacked(package: Package, path: Path, folder: Path) -> Path:
-    """Write a package's data into a folder, if it is not there.
+    """Write a package's data into a folder, or see that a folder has them.
 
     Raises:
-        InvalidFile: the archive is damaged, or has no data where they should be.
+        InvalidFile: the archive is damaged, or has no data where they should be; or the folder has
+            other data than it.
     """
-    if folder.is_dir():
-        return folder
     begins, files_of = _WHERE[package.family]
     found = read_members(path, lambda name: name.removeprefix("./").startswith(begins))
     if not found:
         raise InvalidFile(f"{path.name}: it has nothing in {begins}")
+    files = files_of(found)
+    if folder.is_dir():
+        _check(package, files, folder)
+        return folder
     new = folder.with_name(f"{folder.name}.new")
-    for name, data in files_of(found).items():
+    for name, data in files.items():
         (new / name).parent.mkdir(parents=True, exist_ok=True)
         (new / name).write_bytes(data)
     new.replace(folder)
     return folder
+
+
+def _check(package: Package, files: Files, folder: Path) -> None:
+    for name, data in files.items():
+        path = folder / name
+        if not path.is_file() or path.read_bytes() != data:
+            raise InvalidFile(f"{path} is not as {package} has it: delete {folder}")
 
 
 def _as_they_are(members: Files) -> Files:

