@@ -118,7 +118,8 @@ def nearest_to_join(
         raise InvalidParameter(
             f"model {name!r} is in clustering {clustering.id} already", field="model"
         )
-    chosen = _possible(subject, clustering.chosen.get("compare", "whole"), insist=True)
+    compare: Compare = clustering.chosen.get("compare", "whole")
+    chosen = _possible(subject, compare, insist=True, field="model")
     members = _members(subspaces, session, space, content, subject, chosen)
     _require_members(members)
     known = _with_lengths(subspaces, session, space, chosen, content, members, chosen)
@@ -182,7 +183,9 @@ def _with_lengths(
     return replace(content, within=tuple(within), overall=overall)
 
 
-def _possible(subject: Subject, compare: Compare, *, insist: bool) -> Compare:
+def _possible(
+    subject: Subject, compare: Compare, *, insist: bool, field: str = "compare"
+) -> Compare:
     """Return the requested blocks, or the blocks of all samples if the newcomer has no classes."""
     newcomer = subspace_of(subject)
     if newcomer.of(compare):
@@ -190,7 +193,7 @@ def _possible(subject: Subject, compare: Compare, *, insist: bool) -> Compare:
     if not insist and newcomer.of("whole"):
         return "whole"
     what = "class" if compare == "classes" else "block of all samples"
-    raise InvalidParameter(f"the newcomer's subspace has no {what} to compare", field="compare")
+    raise InvalidParameter(f"the newcomer's subspace has no {what} to compare", field=field)
 
 
 def _members(

@@ -202,7 +202,7 @@ def test_a_subspace_without_the_classes_that_were_compared_cannot_join(wards: Sp
     """A mean of classes has no place for one of all samples."""
     by_class = cluster(wards, compare="classes")
     put(wards, "whole", fit_subspace(np.eye(64) + 1.0)).raise_for_status()
-    assert_problem(join(wards, by_class, "whole"), 422, "invalid_parameter", field="compare")
+    assert_problem(join(wards, by_class, "whole"), 422, "invalid_parameter", field="model")
 
 
 def test_the_client_joins(wards: Space, made: str) -> None:
