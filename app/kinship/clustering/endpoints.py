@@ -47,6 +47,7 @@ from app.tenancy.auth.dependencies import (
     AUTHENTICATED,
     REFUSALS,
     ReadingContext,
+    ReadingWritingContext,
     WritingContext,
 )
 from app.tenancy.idempotency.dependencies import Once
@@ -294,7 +295,7 @@ def assign(
     refuses=(ClusteringNotFound, ModelNotFound, WrongKind),
 )
 def join(
-    context: WritingContext,
+    context: ReadingWritingContext,
     spaces: Service[SpaceService],
     clusterings: Service[ClusteringService],
     reader: Service[ModelReader],

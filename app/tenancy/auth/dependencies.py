@@ -34,6 +34,7 @@ __all__ = [
     "KeyedContext",
     "MetricsContext",
     "ReadingContext",
+    "ReadingWritingContext",
     "ValuesContext",
     "WritingContext",
     "identify",
@@ -143,6 +144,10 @@ ReadingContext = Annotated[CallerContext, Security(_context, scopes=["read"])]
 WritingContext = Annotated[
     CallerContext, Security(_context, scopes=["write"]), Refuses(StorageFull)
 ]
+ReadingWritingContext = Annotated[
+    CallerContext, Security(_context, scopes=["write", "read"]), Refuses(StorageFull)
+]
+"""The context of an operation that changes something, and answers with what others stored."""
 MetricsContext = Annotated[CallerContext, Security(_context, scopes=["metrics"])]
 ValuesContext = Annotated[CallerContext, Security(_context, scopes=["values", "read"])]
 AdminContext = Annotated[CallerContext, Security(_context, scopes=["admin"])]

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import modelkin
+from app.tenancy.auth.service import KeyService
 from modelkin import fit_subspace
 from modelkin.core.clustering.clustering import mean_with_newcomer, mean_within
 from modelkin.core.similarity.distances import MatrixDistances
@@ -28,6 +30,7 @@ from tests.app.models.subspaces.test_subspaces_api import (
     put,
 )
 from tests.app.models.subspaces.test_subspaces_live import cluster_of
+from tests.support.app.harness import open_keyed_app
 from tests.support.backends import Backend
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.servers.server_process import Server
@@ -196,6 +199,32 @@ def test_what_cannot_join(wards: Space, made: str, http: httpx.Client) -> None:
     for body in bodies:
         assert 422 == wards.http.post(url, json=body).status_code
     assert_problem(join(Space(http, 100), "latest", "m"), 409, "wrong_kind")
+
+
+@pytest.mark.parametrize(
+    ("scopes", "status", "said"),
+    [
+        (["write"], 403, "lacks the scope read"),
+        (["read"], 403, "lacks the scope write"),
+        (["read", "write"], 404, "there is no space 'wards'"),
+    ],
+)
+def test_who_joins_may_read_what_the_tenant_has(
+    backend: Backend, tmp_path: Path, scopes: list[str], status: int, said: str
+) -> None:
+    """The answer names models, so a key that writes alone gets none; nor does another tenant."""
+    with open_keyed_app(tmp_path, backend) as app:
+        body = {"name": "wards", "kind": "subspaces", "num_parameters": 64}
+        assert 201 == app.http.post("/v1/spaces", json=body).status_code
+        with app.database.writing() as session:
+            key = app.services[KeyService].create(session, "another", scopes=scopes)
+        url, headers = (
+            "/v1/spaces/wards/clusterings/latest/join",
+            {"Authorization": f"Bearer {key}"},
+        )
+        refused = app.http.post(url, json={"model": "new-0"}, headers=headers)
+    assert status == refused.status_code
+    assert said in refused.json()["detail"]
 
 
 def test_a_subspace_without_the_classes_that_were_compared_cannot_join(wards: Space) -> None:
