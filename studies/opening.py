@@ -14,7 +14,16 @@ from studies.sections.definitions import present
 from studies.sections.paragraphs import first, of_split
 from studies.sections.summaries import mean
 from studies.settings import DIRICHLET
-from studies.tables import clusters, costs, definitions, disclosure, retrieval, samples, uplift
+from studies.tables import (
+    clusters,
+    costs,
+    definitions,
+    disclosure,
+    membership,
+    retrieval,
+    samples,
+    uplift,
+)
 
 __all__ = ["advice", "contested", "words"]
 
@@ -42,6 +51,7 @@ _TABLES: Final = {
     "uplift": "donors.md#what-a-donors-model-gives-table-4",
     "samples": "groups.md#groups-that-differ-by-little",
     "disclosure": "privacy.md#what-a-support-gives-away",
+    "membership": "privacy.md#membership-over-rounds-figure-1",
     "real": "checkpoints.md",
 }
 """Where the figures of a claim stand, in the folder of the tables."""
@@ -71,6 +81,7 @@ def advice(cells: Cells) -> Iterator[str]:
         *_values(cells),
         *_cosine(cells),
         *_labels(cells),
+        *_members(cells),
         *_few(cells),
         *_donor(cells),
         *_beaten(cells),
@@ -148,6 +159,23 @@ def _labels(cells: Cells) -> Iterator[Row]:
             f"{mean(own, 'blinded', 'label presence'):.2f}, and {known:.2f} to a service that "
             "knows 10 of 40 clients",
             _at("disclosure"),
+        )
+
+
+def _members(cells: Cells) -> Iterator[Row]:
+    own = of_split(cells.of(membership.NAME), DIRICHLET[0])
+    if own:
+        few, some, many = (
+            f"{mean(own, membership.row(count, membership.OWN_INDICES), '1'):.2f} with {count}"
+            for count in (4, 16, 128)
+        )
+        blinded = mean(own, membership.row(16, membership.BLINDED), "1")
+        yield (
+            "must hide which samples a client has, and it has tens of them",
+            "blind the indices, and send none to who has the key",
+            f"AUC {few} samples, {some}, {many}, for an outsider who has 8 samples of each "
+            f"class; blinded {blinded:.2f}",
+            _at("membership"),
         )
 
 
