@@ -60,6 +60,8 @@ class View:
     summed: int = 1
     share: float = 0.0
     """The share of the attacked client in a sum; 0 for as much as all others."""
+    anew: bool = False
+    """Whether shards are cut anew each round, so that an aggregator has other values each time."""
 
 
 GLOBAL: Final = View("loss", 0)
@@ -189,6 +191,7 @@ def _round(
     """Each view's scores of each client's canaries in one round."""
     everything = torch.arange(flat.size)
     partitions = {count: Partition(flat.size, count, seed) for count in shards}
+    anew = {count: Partition(flat.size, count, stream(seed, number)) for count in shards}
     for place, client in enumerate(clients):
         own = gradients[place]
         yield GLOBAL, place, _minus_losses(flat, flat.weights, client)
@@ -208,6 +211,10 @@ def _round(
             shard = place % count
             at = torch.from_numpy(partition.indices(shard)) if count > 1 else everything
             yield from _of_shard(flat, client, own, updates[place], at, View("", count), place)
+            if count > 1:
+                other = torch.from_numpy(anew[count].indices(shard))
+                scores = least_squares(own[:, other], updates[place, other])
+                yield View("least squares", count, anew=True), place, scores
             drawn = stream(seed, number, place, shard)
             few = at[torch.from_numpy(Thinning(len(at), ONE_IN, drawn).positions)]
             if len(few) > 1:
@@ -289,16 +296,20 @@ def _by_shards(name: str, found: dict[View, float], shards: tuple[int, ...]) -> 
             str(count),
             *(f"{found[View(score, count)]:.3f}" for score in scores),
             _shown(found.get(View("alignment", count, ONE_IN))),
+            _shown(found.get(View("least squares", count, anew=True))),
         ]
         for count in shards
     ]
-    rows.append(["global model", f"{found[GLOBAL]:.3f}", f"{found[NEXT]:.3f}", "", ""])
+    rows.append(["global model", f"{found[GLOBAL]:.3f}", f"{found[NEXT]:.3f}", "", "", ""])
     return Table(
         f"Membership on {name}, AUC of scores summed over the rounds, by what an aggregator has "
         f"of one client",
-        ["A", "loss", "alignment", "least squares", f"alignment, c = {ONE_IN}, own masks"],
+        [
+            "A", "loss", "alignment", "least squares", f"alignment, c = {ONE_IN}, own masks",
+            "least squares, cut anew",
+        ],
         rows,
-    )
+    )  # fmt: skip
 
 
 def _by_sums(name: str, found: dict[View, float]) -> Table:

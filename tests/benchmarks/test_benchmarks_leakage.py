@@ -13,7 +13,7 @@ from benchmarks.eris.leakage.attack import RIDGES, fits
 from benchmarks.eris.leakage.leaks import Leak, Setting, area, front, train
 from benchmarks.eris.leakage.receivers import SUM, OfDPSRM, Seen
 from benchmarks.eris.leakage.trainings import GLOBAL, TRAININGS, Training
-from benchmarks.eris.membership import dealt
+from benchmarks.eris.membership import View, areas, dealt
 from benchmarks.eris.networks import Flat, mlp
 from modelkin.torch.privacy.membership import alignment, least_squares
 from modelkin.torch.privacy.metrics import auc
@@ -201,3 +201,11 @@ def test_steps_go_on_from_where_the_last_one_ended() -> None:
     expected = torch.einsum("ks,ksm->km", share, each)
     found = flat.weighted_gradients(models, inputs, labels, share)
     assert found.numpy() == pytest.approx(expected.numpy(), abs=1e-6)
+
+
+def test_shards_that_are_cut_anew_show_more_in_time() -> None:
+    """One of 50 has other values in each round; of one shard there is no cut."""
+    found = areas(digits(), 1, 8, (1, 50))
+    fixed, anew = found[View("least squares", 50)], found[View("least squares", 50, anew=True)]
+    assert anew > fixed + 0.02
+    assert View("least squares", 1, anew=True) not in found
