@@ -51,7 +51,6 @@ _TABLES: Final = {
     "uplift": "donors.md#what-a-donors-model-gives-table-4",
     "samples": "groups.md#groups-that-differ-by-little",
     "disclosure": "privacy.md#what-a-support-gives-away",
-    "membership": "privacy.md#membership-over-rounds-figure-1",
     "real": "checkpoints.md",
 }
 """Where the figures of a claim stand, in the folder of the tables."""
@@ -81,7 +80,6 @@ def advice(cells: Cells) -> Iterator[str]:
         *_values(cells),
         *_cosine(cells),
         *_labels(cells),
-        *_members(cells),
         *_few(cells),
         *_donor(cells),
         *_beaten(cells),
@@ -150,32 +148,18 @@ def _labels(cells: Cells) -> Iterator[Row]:
     if own:
         known = mean(own, "the service, from S", "10 known")
         few = present(cells.of(definitions.NAME), definitions.LEAST[0])
-        rare = "" if math.isnan(few) else f", {few:.2f} for labels of any sample"
+        rare = "" if math.isnan(few) else f", {few:.2f} for those of any"
+        secret = of_split(cells.of(membership.NAME), membership.SPLITS[0])
+        one = mean(secret, membership.row(16, membership.OWN_INDICES), "1")
+        alone = "" if math.isnan(one) else f", {one:.2f} for one of 16 samples"
         yield (
-            "must hide which labels a client has",
+            "must hide a client's labels, or which few samples it has",
             "blind the indices, and use no service that knows some clients' labels",
-            f"AUC {mean(own, 'whole', 'label presence'):.2f} for labels of 10% of a client's "
-            f"samples or more{rare} (chance 0.5); blinded "
+            f"AUC {mean(own, 'whole', 'label presence'):.2f} for labels of 10% of its "
+            f"samples or more{rare}{alone} (chance 0.5); labels blinded "
             f"{mean(own, 'blinded', 'label presence'):.2f}, and {known:.2f} to a service that "
             "knows 10 of 40 clients",
-            _at("disclosure"),
-        )
-
-
-def _members(cells: Cells) -> Iterator[Row]:
-    own = of_split(cells.of(membership.NAME), DIRICHLET[0])
-    if own:
-        few, some, many = (
-            f"{mean(own, membership.row(count, membership.OWN_INDICES), '1'):.2f} with {count}"
-            for count in (4, 16, 128)
-        )
-        blinded = mean(own, membership.row(16, membership.BLINDED), "1")
-        yield (
-            "must hide which samples a client has, and it has tens of them",
-            "blind the indices, and send none to who has the key",
-            f"AUC {few} samples, {some}, {many}, for an outsider who has 8 samples of each "
-            f"class; blinded {blinded:.2f}",
-            _at("membership"),
+            _at("disclosure", "disclosure", "membership"),
         )
 
 
