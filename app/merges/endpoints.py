@@ -58,6 +58,7 @@ from app.tenancy.auth.dependencies import (
     REFUSALS,
     ReadingContext,
     WritingContext,
+    require_scopes,
 )
 from modelkin import wire
 
@@ -94,8 +95,11 @@ def create(
     """Create a merge, whose members and weights are settled now.
 
     Then each member joins it. The service gets sealed cells alone, and cannot open them.
+    Where the service finds the members, which it then names, the key has the scope `read`, too.
     """
     body = received.read()
+    if body.donors_of is not None or body.clustering is not None:
+        require_scopes(context.identity, ["read"])
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         merge, is_new = merges.put(

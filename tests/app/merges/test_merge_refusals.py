@@ -13,7 +13,10 @@ import httpx
 import numpy as np
 import pytest
 
+from app.tenancy.auth.service import KeyService
 from modelkin import Support, wire
+from tests.support.app.harness import open_keyed_app
+from tests.support.backends import Backend
 from tests.support.federations.merging import Floats, HubMerge, Party
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.servers.server_process import Server
@@ -340,3 +343,29 @@ def test_cells_of_ended_merges_count(tmp_path: Path) -> None:
             assert 201 == client.put(second, json=merge.wanted).status_code
     finally:
         server.kill()
+
+
+@pytest.mark.parametrize("found", [{"donors_of": "a"}, {"clustering": "latest", "cluster": 0}])
+def test_members_that_the_service_finds_are_named_to_who_may_read(
+    backend: Backend, tmp_path: Path, found: dict[str, Any]
+) -> None:
+    """A key that writes alone learns no names of near models; members that it names are no news."""
+    with open_keyed_app(tmp_path, backend) as app:
+        with app.database.writing() as session:
+            keys = app.services[KeyService]
+            owner, writer = (
+                {"Authorization": f"Bearer {keys.create(session, 'labs', scopes=scopes)}"}
+                for scopes in (["read", "write"], ["write"])
+            )
+        space = {"name": "s", "num_parameters": M}
+        app.http.post("/v1/spaces", json=space, headers=owner).raise_for_status()
+        app.http.put(
+            "/v1/spaces/s/supports/a",
+            content=Support.from_indices(np.arange(100), M).to_bytes(),
+            headers=owner | {"Content-Type": wire.SUPPORT},
+        ).raise_for_status()
+        refused = app.http.put("/v1/spaces/s/merges/m", json=found, headers=writer)
+        own = {"members": ["a"], "min_members": 1}
+        app.http.put("/v1/spaces/s/merges/m", json=own, headers=writer).raise_for_status()
+    assert 403 == refused.status_code
+    assert "lacks the scope read" in refused.json()["detail"]
