@@ -148,14 +148,14 @@ def _labels(cells: Cells) -> Iterator[Row]:
     if own:
         known = mean(own, "the service, from S", "10 known")
         few = present(cells.of(definitions.NAME), definitions.LEAST[0])
-        rare = "" if math.isnan(few) else f", {few:.2f} for those of any"
+        rare = "" if math.isnan(few) else f", {few:.2f} for labels of any sample"
         secret = of_split(cells.of(membership.NAME), membership.SPLITS[0])
         one = mean(secret, membership.row(16, membership.OWN_INDICES), "1")
         alone = "" if math.isnan(one) else f", {one:.2f} for one of 16 samples"
         yield (
-            "must hide a client's labels, or which few samples it has",
-            "blind the indices, and use no service that knows some clients' labels",
-            f"AUC {mean(own, 'whole', 'label presence'):.2f} for labels of 10% of its "
+            "must hide a client's labels, or its few samples",
+            "blind the indices, from services that know no labels",
+            f"AUC {mean(own, 'whole', 'label presence'):.2f} for labels of 10% of a client's "
             f"samples or more{rare}{alone} (chance 0.5); labels blinded "
             f"{mean(own, 'blinded', 'label presence'):.2f}, and {known:.2f} to a service that "
             "knows 10 of 40 clients",
