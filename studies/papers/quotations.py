@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-__all__ = ["QuotationError", "with_figures"]
+__all__ = ["QuotationError", "anchor", "with_figures"]
 
 _QUOTED: Final = re.compile(r"\{([^{}|]+)\|([^{}|]+)\|([^{}|]+)\}")
 
@@ -44,7 +44,7 @@ def anchor(heading: str) -> str:
 
 
 def _figure(page: str, heading: str, row: list[str], column: str) -> str | None:
-    """The first such cell below a heading."""
+    """The first such cell of a section."""
     for columns, cells in _rows(page, heading):
         if column in columns and cells[: len(row)] == row:
             return cells[columns.index(column)]
@@ -52,14 +52,18 @@ def _figure(page: str, heading: str, row: list[str], column: str) -> str | None:
 
 
 def _rows(page: str, heading: str) -> Iterator[tuple[list[str], list[str]]]:
-    """The columns and cells of each row of the tables below a heading, to the end of the page."""
-    below, columns = False, list[str]()
+    """The columns and cells of each row of the tables of a section, with those of its parts."""
+    depth, columns = 0, list[str]()
     for line in page.splitlines():
         if line.startswith("#"):
-            below = below or anchor(line.lstrip("# ")) == heading
+            level = len(line) - len(line.lstrip("#"))
+            if 0 < level <= depth:
+                return
+            if not depth and anchor(line.lstrip("# ")) == heading:
+                depth = level
         if not line.startswith("|"):
             columns = []
-        elif below:
+        elif depth:
             cells = [cell.strip() for cell in line.strip("|").split(" | ")]
             cells = [cell.strip("| ") for cell in cells]
             if columns:

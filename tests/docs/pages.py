@@ -11,11 +11,6 @@ _BLOCK = re.compile(r"```(\w+)( no-run)?\n(.*?)```", re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
-def anchor(heading: str) -> str:
-    """The anchor that GitHub gives a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 def prose(page: str) -> str:
     """A page with blanks in place of its blocks of code, so that places in it stay the same."""
     return _FENCE.sub(lambda block: " " * len(block[0]), page)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import anchor, prose
+from studies.papers.quotations import anchor
+from tests.docs.pages import prose
 
 ROOT = Path(__file__).parents[2]
 SUMMARIES = ("benchmarks", "evidence")

@@ -102,21 +102,44 @@ PAGE = """\
 | --- | --- | --- |
 | Dir(0.1) | A | 0.6 |
 | Dir(0.1) | B | 0.7 |
+
+### A part of it
+
+| way | R@4 |
+| --- | --- |
+| C | 0.8 |
+
+## Third
+
+| split | way | R@8 |
+| --- | --- | --- |
+| Dir(0.1) | D | 0.9 |
 """
 
 
 def test_a_figure_is_quoted_as_a_link_to_its_table() -> None:
-    """The first row below the heading that begins with the cells which are named."""
-    text = "{a.md#a-page | Dir(0.1) | R@8}, {a.md#second-with-marks | Dir(0.1) / B | R@8}"
+    """The first row of the section, or of a part of it, that begins with the cells named."""
+    text = (
+        "{a.md#a-page | Dir(0.1) | R@8}, {a.md#second-with-marks | Dir(0.1) / B | R@8}, "
+        "{a.md#second-with-marks | C | R@4}"
+    )
     quoted = with_figures(text, {"a.md": PAGE})
-    assert quoted == "[0.5](a.md#a-page), [0.7](a.md#second-with-marks)"
+    second = "a.md#second-with-marks"
+    assert quoted == f"[0.5](a.md#a-page), [0.7]({second}), [0.8]({second})"
 
 
 @pytest.mark.parametrize(
-    "wrong", ["a-page | Dir(0.3) | R@8", "a-page | Dir(0.1) | R@4", "b | A | B"]
+    "wrong",
+    [
+        "a-page | Dir(0.3) | R@8",
+        "a-page | Dir(0.1) | R@4",
+        "b | A | B",
+        "second-with-marks | Dir(0.1) / D | R@8",
+        "a-part-of-it | Dir(0.1) | R@8",
+    ],
 )
 def test_a_figure_that_is_gone_is_an_error(wrong: str) -> None:
-    """It names the page, the row and the column."""
+    """It names the page, the row and the column; another section's row does not stand in."""
     _, row, column = (part.strip() for part in wrong.split("|"))
     with pytest.raises(QuotationError, match=r"a\.md") as error:
         with_figures(f"{{a.md#{wrong}}}", {"a.md": PAGE})
