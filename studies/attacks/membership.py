@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 __all__ = [
@@ -90,9 +91,8 @@ def area(scores: Scores) -> float:
     Args:
         scores: ``(N, 2 c)``; the first half of each row is of members.
     """
-    members, others = np.split(scores, 2, axis=1)
-    apart = members[:, :, None] - others[:, None]
-    return float(((apart > 0) + (apart == 0) / 2).mean())
+    truth = _truth(scores)
+    return float(np.mean([roc_auc_score(truth, row) for row in scores]))
 
 
 def accuracy(scores: Scores) -> float:
@@ -113,10 +113,11 @@ def _threshold(scores: Scores) -> float:
 
 
 def _divided(scores: Scores, least: float) -> float:
-    return float(((scores > least) == _truth(scores[0])).mean())
+    return float(((scores > least) == _truth(scores)).mean())
 
 
 def _truth(scores: Scores) -> npt.NDArray[np.bool_]:
+    """True for the members of a row."""
     count = scores.shape[-1]
     found: npt.NDArray[np.bool_] = np.arange(count) < count // 2
     return found
