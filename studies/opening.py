@@ -159,7 +159,7 @@ def _labels(cells: Cells) -> Iterator[Row]:
             f"samples or more{rare}{alone} (chance 0.5); labels blinded "
             f"{mean(own, 'blinded', 'label presence'):.2f}, and {known:.2f} to a service that "
             "knows 10 of 40 clients",
-            _at("disclosure", "disclosure", "membership"),
+            _at("disclosure", "disclosure", *([membership.NAME] if secret else [])),
         )
 
 
