@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
@@ -83,6 +84,7 @@ def unpacked(package: Package, path: Path, folder: Path) -> Path:
         _check(package, files, folder)
         return folder
     new = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(new, ignore_errors=True)  # what an interrupted call has left
     for name, data in files.items():
         (new / name).parent.mkdir(parents=True, exist_ok=True)
         (new / name).write_bytes(data)

@@ -104,6 +104,9 @@ def test_every_set_is_of_a_package_named_to_the_bit() -> None:
 def test_sets_become_files_of_the_readers(packages: tuple[Path, Path], tmp_path: Path) -> None:
     """Images are as they were, and IMDB's reviews one file each; a second call changes nothing."""
     folder = tmp_path / "data"
+    left = folder / "imdb.new" / "aclImdb" / "train" / "pos" / "9.txt"
+    left.parent.mkdir(parents=True)
+    left.write_text("of a call that was interrupted")
     for _ in range(2):
         assert 0 == published.fetch(packages[0], folder, packages[1])
     for name in ("mnist", "fashion-mnist"):
