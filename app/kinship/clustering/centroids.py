@@ -38,7 +38,8 @@ from modelkin.types.clusterings import Assignment
 __all__ = ["nearest_centroid", "nearest_to_join"]
 
 _NO_CLASS = (
-    "it has no class in common with any model of the clustering; compare=whole compares all samples"
+    "it has no class in common with any model of the clustering; assign it with compare=whole, "
+    "which compares all samples"
 )
 _NOTHING = "its data have nothing in common with any model of the clustering"
 _NO_NEARER = (
