@@ -16,7 +16,9 @@ from app.infra.errors import SpaceNotFound
 from tests.support.app.harness import settings_of
 from tests.support.app.space import AppSpace
 from tests.support.backends import Backend
+from tests.support.declared_problems import checked
 from tests.support.http_space import Space
+from tests.support.servers.server_process import Server
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +26,22 @@ def services(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """The services on each database, for all tests of a module."""
     with open_services(settings_of(tmp_path_factory.mktemp("services"), backend)) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def working(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A service that does its own jobs, on each database."""
+    server = Server(tmp_path_factory.mktemp("working"), "--embedded-worker=on", backend=backend)
+    yield server.start()
+    assert server.stop() == 0, server.log.read_text()
+    assert "Traceback" not in server.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def working_http(working: Server) -> Iterator[httpx.Client]:
+    """HTTP to that service."""
+    with checked(httpx.Client(base_url=working.url, timeout=60, trust_env=False)) as client:
+        yield client
 
 
 @pytest.fixture

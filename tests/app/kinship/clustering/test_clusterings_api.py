@@ -14,8 +14,6 @@ from sklearn.metrics import adjusted_rand_score, silhouette_score
 import modelkin
 from modelkin import Importance, Support
 from modelkin.core.importance import Origin
-from tests.support.backends import Backend
-from tests.support.declared_problems import checked
 from tests.support.fixtures import on_one_database
 from tests.support.http_space import SIGNATURE, SUPPORT, Space, assert_problem, ok, true_similarity
 from tests.support.models.planted_clusters import GROUPS, M, member, named, planted
@@ -25,20 +23,9 @@ SIZES = (12, 10, 8, 6)
 
 
 @pytest.fixture(scope="module")
-def working(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A service with a worker of its own."""
-    folder = tmp_path_factory.mktemp("clusterings")
-    running = Server(folder, "--embedded-worker=on", backend=backend).start()
-    yield running
-    assert running.stop() == 0, running.log.read_text()
-    assert "Traceback" not in running.log.read_text()
-
-
-@pytest.fixture(scope="module")
-def http(working: Server) -> Iterator[httpx.Client]:
-    """HTTP to that service."""
-    with checked(httpx.Client(base_url=working.url, timeout=60, trust_env=False)) as client:
-        yield client
+def http(working_http: httpx.Client) -> httpx.Client:
+    """HTTP to a service that does its own jobs."""
+    return working_http
 
 
 @pytest.fixture(scope="module")

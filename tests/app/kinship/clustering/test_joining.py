@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,25 +32,14 @@ from tests.app.models.subspaces.test_subspaces_live import cluster_of
 from tests.support.app.harness import open_keyed_app
 from tests.support.backends import Backend
 from tests.support.http_space import Space, assert_problem, ok
-from tests.support.servers.server_process import Server
 
 NEWCOMERS = {f"new-{row}": each for row, each in enumerate(ARRIVING)}
 
 
 @pytest.fixture(scope="module")
-def working(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A service that does its own jobs, on each database."""
-    folder = tmp_path_factory.mktemp("joining")
-    server = Server(folder, "--embedded-worker=on", backend=backend).start()
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
-        yield client
-    assert 0 == server.stop()
-
-
-@pytest.fixture(scope="module")
-def wards(working: httpx.Client) -> Space:
+def wards(working_http: httpx.Client) -> Space:
     """24 clients, and newcomers."""
-    space = new_space(working, compare="whole")
+    space = new_space(working_http, compare="whole")
     for name, subspace in (STORED | NEWCOMERS).items():
         put(space, name, subspace).raise_for_status()
     return space

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -12,8 +11,6 @@ import pytest
 
 import modelkin
 from modelkin import BulkItem
-from tests.support.backends import Backend
-from tests.support.declared_problems import checked
 from tests.support.fixtures import on_one_database
 from tests.support.http_space import Space, assert_problem, ok
 from tests.support.models.planted_clusters import GROUPS, M, named, planted
@@ -21,20 +18,9 @@ from tests.support.servers.server_process import Server
 
 
 @pytest.fixture(scope="module")
-def working(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A service with a worker of its own."""
-    folder = tmp_path_factory.mktemp("maps")
-    running = Server(folder, "--embedded-worker=on", backend=backend).start()
-    yield running
-    assert running.stop() == 0, running.log.read_text()
-    assert "Traceback" not in running.log.read_text()
-
-
-@pytest.fixture(scope="module")
-def http(working: Server) -> Iterator[httpx.Client]:
-    """HTTP to that service."""
-    with checked(httpx.Client(base_url=working.url, timeout=60, trust_env=False)) as client:
-        yield client
+def http(working_http: httpx.Client) -> httpx.Client:
+    """HTTP to a service that does its own jobs."""
+    return working_http
 
 
 @pytest.fixture(scope="module")

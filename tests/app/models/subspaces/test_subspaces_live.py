@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -110,19 +110,9 @@ def clustered(space: Space, **request: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def working(backend: Backend, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A service that does its own jobs, on each database."""
-    folder = tmp_path_factory.mktemp("working")
-    server = Server(folder, "--embedded-worker=on", backend=backend).start()
-    with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
-        yield client
-    assert 0 == server.stop()
-
-
-@pytest.fixture(scope="module")
-def wards(working: httpx.Client) -> Space:
+def wards(working_http: httpx.Client) -> Space:
     """24 clients in four groups, clustered by all their samples."""
-    space = new_space(working, compare="whole")
+    space = new_space(working_http, compare="whole")
     for name, subspace in PLANTED.items():
         put(space, name, subspace).raise_for_status()
     clustered(space, algorithm="agglomerative", n_clusters=4)
