@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from studies.cells import Cells
 from studies.page import FOLDER, PAGE, written
 from tests.support.servers.in_place_of_embedded import InPlaceOfEmbedded
 from tests.support.servers.server_process import Server
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long
@@ -46,3 +50,17 @@ def test_wrong_arguments_are_refused(wrong: list[str], capsys: pytest.CaptureFix
         main(wrong)
     assert 2 == ended.value.code
     assert wrong[-1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("missed", "status"), [("all", 2), ("lines", 2), ("none", 0)])
+def test_a_missed_gate_stops_no_study(tmp_path: Path, missed: str, status: int) -> None:
+    """The exit status says it at the end; make's own is 2 where a command failed."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\necho "$3" >> "{tmp_path}/asked"\ntest "$3" != {missed}\n')
+    python.chmod(0o755)
+    ready = tmp_path / ".dev"
+    call = ["make", "--silent", f"--old-file={ready}", f"VENV={tmp_path}", "studies"]
+    made = subprocess.run(call, cwd=ROOT, capture_output=True, check=False)
+    assert ["all", "lines"] == (tmp_path / "asked").read_text().split()
+    assert status == made.returncode

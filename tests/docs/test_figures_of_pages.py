@@ -1,4 +1,4 @@
-"""docs/method.md, docs/privacy.md: their figures of members and epsilons are the evidence's."""
+"""Figures that pages for users give in tables: those of the evidence and the benchmarks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from studies.papers.quotations import with_figures
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 ROWS = {
@@ -14,6 +16,12 @@ ROWS = {
     "36, synthetic images, 20 clients": "36 samples a client: synthetic",
     "360, synthetic images, 20 clients": "360 samples a client: synthetic",
     "3,600, synthetic images, 20 clients": "3600 samples a client: synthetic",
+}
+ARRIVALS = "benchmarks/subspaces.md"
+NEWCOMERS = {
+    "turned digits, kin, by classes": ("classes", "rotations, kin"),
+    "digits drawn in another style, kin, by classes": ("classes", "styles, kin"),
+    "turned digits of classes that no client has, by whole": ("whole", "rotations, no client has"),
 }
 
 
@@ -57,3 +65,19 @@ def test_each_epsilon_has_what_was_measured(column: str, row: str) -> None:
 def cells(line: str) -> list[str]:
     """Those of a row of a table."""
     return line.strip("| ").split(" | ")
+
+
+@pytest.mark.parametrize("newcomers", NEWCOMERS)
+def test_shares_placed_right_are_those_measured(newcomers: str) -> None:
+    """Of digits, beside a slash, come first in a cell."""
+    text = (DOCS / "starting.md").read_text()
+    (row,) = re.findall(rf"^\| {re.escape(newcomers)} \| (.+) \| (.+) \|$", text, re.MULTILINE)
+    compare, column = NEWCOMERS[newcomers]
+    head = f"{ARRIVALS}#who-the-order-of-arrival-decides | 24 clients, data subspace, by {compare}"
+    measured = with_figures(
+        " ".join(
+            f"{{{head}, {means} | {column}}}" for means in ("means as clustered", "running means")
+        ),
+        {ARRIVALS: (DOCS / ARRIVALS).read_text()},
+    )
+    assert [*row] == re.findall(r"\[([\d.]+) / ", measured)
