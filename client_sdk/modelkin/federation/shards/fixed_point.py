@@ -23,15 +23,27 @@ Words = npt.NDArray[np.uint32]
 
 
 def least_power(peak: float) -> float:
-    """The least power of two that is a value or more; 2^-64 at least, also for zero.
+    """The least power of two that is a value or more, for ``peak`` of a concealed round.
+
+        peak = least_power(max(member.peak(update) for member, update in ...))
+        current = Round(1, weights, peak=peak)
+
+    Args:
+        peak: the largest magnitude that any member would send (``Member.peak``).
+
+    Returns:
+        2^-64 to 2^63; 2^-64 also for zero and for all values below.
 
     Raises:
-        InvalidParameter: the value is not finite, or 2^64 or more.
+        InvalidParameter: the value is negative, NaN, infinite, or above 2^63.
     """
-    if not 0 <= peak < 2.0**64:
-        message = f"the largest value must be finite and below 2^64, not {peak!r}"
+    if not 0 <= peak <= 2.0**63:
+        message = f"the largest value must be 0 to 2^63, not {peak!r}"
         raise InvalidParameter(message, field="peak")
-    return max(2.0**-64, 2.0 ** math.ceil(math.log2(peak))) if peak else 2.0**-64
+    if peak <= 2.0**-64:
+        return 2.0**-64
+    share, exponent = math.frexp(peak)  # exact, where log2 rounds; 0.5 <= share < 1
+    return math.ldexp(1.0, exponent - (share == 0.5))
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,8 @@ class Round:
         number: 1 or more; each round of a roster has its own.
         weights: the weights of each member that takes part, by its place; positive.
         attempt: 0; 1 after members were lost or refused.
-        peak: R of concealed sums, a power of two that holds every member's values.
+        peak: R of concealed sums, a power of two that holds every member's values:
+            ``least_power`` of the largest ``Member.peak``.
         roster_total: the weights of all members of the roster; None if all take part.
     """
 

@@ -11,6 +11,7 @@ Source: ERIS, "Enhancing privacy and communication efficiency in serverless fede
 from __future__ import annotations
 
 from modelkin.federation.shards.costs import client_bytes, distribution_time
+from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.leakage import leakage_bound
 from modelkin.federation.shards.partition import Partition
 from modelkin.federation.shards.plan import Plan
@@ -35,6 +36,7 @@ __all__ = [
     "client_bytes",
     "distribution_time",
     "leakage_bound",
+    "least_power",
     "new_key",
     "open_result",
     "public_key",

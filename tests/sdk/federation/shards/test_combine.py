@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -80,9 +81,26 @@ def test_the_least_power_of_two(peak: float) -> None:
     assert 1.0 == found / 2.0 ** round(np.log2(found))
 
 
-@pytest.mark.parametrize("peak", [-1.0, float("nan"), float("inf"), 2.0**64])
+@pytest.mark.parametrize("exponent", range(-64, 64))
+def test_powers_of_two_and_their_neighbours(exponent: int) -> None:
+    """A power is its own; the next float above it needs the next power, wherever there is one."""
+    power = 2.0**exponent
+    assert power == least_power(power) == least_power(math.nextafter(power, 0))
+    if exponent < 63:
+        assert 2 * power == least_power(math.nextafter(power, math.inf))
+
+
+@pytest.mark.parametrize("peak", [0.0, -0.0, 5e-324, 1e-310, 2.0**-65])
+def test_no_value_and_subnormal_ones_have_the_smallest_power(peak: float) -> None:
+    """R has a unit above zero, whatever the values are."""
+    assert 2.0**-64 == least_power(peak) == FixedPoint(least_power(peak)).peak
+
+
+@pytest.mark.parametrize(
+    "peak", [-1.0, -5e-324, math.nan, math.inf, -math.inf, math.nextafter(2.0**63, math.inf)]
+)
 def test_peaks_that_cannot_be(peak: float) -> None:
-    """An error names the field."""
+    """An error names the field; a member that reports one is refused, before it spoils a round."""
     with pytest.raises(InvalidParameter) as raised:
         least_power(peak)
     assert "peak" == raised.value.field
