@@ -38,7 +38,8 @@ class Plan:
         quantize: ``"int8"`` rounds at random what is sent; None sends float32.
         rule: the rule of the aggregators: ``"mean"``, ``"median"`` or ``"trimmed_mean"``.
         min_members: fewer members are not averaged.
-        replicas: how many aggregators compute each shard; their results must be equal.
+        replicas: how many aggregators compute each shard; more than half must give equal results,
+            and all of them where masks are each member's own.
         piece_values: values of a shard in one cell, before c.
 
     Raises:

@@ -11,13 +11,11 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, 
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from modelkin.errors import InvalidInput, InvalidParameter, ModelkinError
 from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.sharing import Combined, SentCell, assemble
+from modelkin.integrations.federation.shard_results import Floats, HeldResults, Piece, Results
 from modelkin.wire.cell import read_cell_header
 
 __all__ = [
@@ -36,10 +34,6 @@ BUNDLE_BYTES: Final = 1 << 28
 
 _ATTEMPTS: Final = 2
 _MAX_EXAMPLES: Final = 2**53
-
-Floats = npt.NDArray[np.float32]
-Piece = tuple[int, int]
-"""A shard, and the number of a piece in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +88,6 @@ Ask = SendAsk | CombineAsk | ReleaseAsk
 Answer = Sequence[SentCell] | Mapping[Piece, Combined] | str
 """A member's cells, an aggregator's results, or the reason why there is no answer."""
 
-Results = dict[int, dict[Piece, Combined]]
-"""The verdicts of each aggregator, by place, with its values once it sent them."""
-
 Steps = Generator[Sequence[Ask], Mapping[int, Answer], None]
 
 
@@ -134,7 +125,7 @@ class ShardRound:
     Attributes:
         members: the places that count; none if nothing changes.
         refused: the reasons why other members do not count, by place.
-        lost: the reasons why aggregators gave no result, by place.
+        lost: the reasons why aggregators gave no result, or another one than most, by place.
         kept: the reasons why shards keep their values, by shard.
         values: the results, by shard and piece.
         attempts: the number of times that cells were combined, or asked for.
@@ -321,42 +312,19 @@ class ShardRound:
             self.lost[holder] = answer if isinstance(answer, str) else "it sent cells"
 
     def _settle(self, places: Sequence[int], results: Results) -> None:
-        """Take each shard on whose values all its holders agree."""
+        """Take each shard's values from its holders, and name the holders with other values."""
+        held = HeldResults(self.roster, self.number, results, self.lost)
         for shard in range(self.roster.plan.shards):
             try:
-                found = [self._shard(shard, h, results) for h in self.roster.holders(shard)]
+                self.values[shard] = held.agreed(shard)
             except InvalidInput as error:
                 self.kept[shard] = str(error)
-                continue
-            if any(not _same_bits(found[0], other) for other in found[1:]):
-                holders = " and ".join(
-                    self.roster.parties[h].id for h in self.roster.holders(shard)
-                )
-                self.kept[shard] = f"its holders {holders} sent different values"
-                continue
-            self.values[shard] = found[0]
+        self.num_bytes += held.num_bytes
+        self.lost = {**held.odd, **self.lost}
         if self.values:
             self.members = tuple(places)
         else:
             self.round = None
-
-    def _shard(self, shard: int, holder: int, results: Results) -> dict[int, Floats]:
-        """One holder's values of a shard, by piece."""
-        name, values = f"its holder {self.roster.parties[holder].id}", dict[int, Floats]()
-        for piece in range(self.roster.plan.pieces):
-            combined = results.get(holder, {}).get((shard, piece))
-            if combined is None or holder in self.lost:
-                raise InvalidInput(f"{name}: {self.lost.get(holder, 'no result')}")
-            if combined.failed is not None or combined.values is None or combined.refused:
-                raise InvalidInput(f"{name}: {combined.failed or 'it refused a member again'}")
-            self.num_bytes += combined.values.nbytes
-            size = self.roster.result_count(shard, piece, self.number)
-            if combined.values.shape != (size,):
-                raise InvalidInput(f"{name} sent {combined.values.size} values")
-            if not np.isfinite(combined.values).all():
-                raise InvalidInput(f"{name} sent values that are not finite")
-            values[piece] = combined.values
-        return values
 
 
 def _bundles(
@@ -388,7 +356,3 @@ def _refusals(results: Results) -> dict[int, str]:
             for place, why in combined.refused.items():
                 found.setdefault(place, why)
     return dict(found)
-
-
-def _same_bits(left: Mapping[int, Floats], right: Mapping[int, Floats]) -> bool:
-    return all(left[piece].tobytes() == right[piece].tobytes() for piece in left)

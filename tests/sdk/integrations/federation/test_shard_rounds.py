@@ -119,7 +119,7 @@ def exact(places: Sequence[int]) -> Doubles:
 @given(
     st.booleans(),
     st.integers(1, MEMBERS),
-    st.integers(1, 2),
+    st.integers(1, 3),
     st.sets(st.integers(0, MEMBERS - 1), max_size=3),
     st.sets(st.integers(0, MEMBERS - 1), max_size=2),
     st.integers(1, 40),
@@ -134,7 +134,7 @@ def test_every_loss_ends_with_exact_shards_or_kept_ones(
     parties.lost_members = members if conceal else set()
     done = parties.average()
     left = sorted(set(range(MEMBERS)) - parties.lost_members)
-    kept = {a for a in range(shards) if set(parties.roster.holders(a)) & holders}
+    kept = {a for a in range(shards) if 2 * len(holders & {*parties.roster.holders(a)}) >= replicas}
     if len(left) < 3 or len(kept) == shards:
         assert (None, ()) == (done.update, done.members)
         assert set(range(shards)) == set(done.kept)
@@ -171,6 +171,36 @@ def test_replicas_that_differ_keep_their_shard() -> None:
     assert 2 == len(done.kept)
     for shard, why in done.kept.items():
         assert all(str(holder) in why for holder in parties.roster.holders(shard))
+
+
+@pytest.mark.parametrize("conceal", [True, False])
+def test_two_of_three_replicas_outvote_the_third(conceal: bool) -> None:
+    """The average is exact in all shards, and the liar is named as a lost aggregator."""
+    parties = Parties(shards=5, replicas=3, conceal=conceal)
+    liar = parties.roster.seats[0]
+    parties.liars = {liar}
+    done = parties.average()
+    assert ({}, {liar}) == (done.kept, set(done.lost))
+    assert "differ from those of" in done.lost[liar]
+    assert done.update is not None
+    np.testing.assert_allclose(done.update, exact(range(MEMBERS)), atol=1e-6)
+
+
+def test_two_of_three_replicas_that_lie_alike_are_not_outvoted_by_one() -> None:
+    """A majority of holders decides, also where it lies: the page says so."""
+    parties = Parties(shards=3, replicas=3)
+    honest = parties.roster.seats[0]
+    parties.liars = {*parties.roster.seats} - {honest}
+    done = parties.average()
+    assert ({}, {honest}) == (done.kept, set(done.lost))
+
+
+def test_holders_of_shifts_must_all_agree() -> None:
+    """A holder whose shift stayed behind would differ for good, so no majority is taken."""
+    parties = Parties(shards=3, replicas=3, conceal=False, one_in=2, masks="own")
+    parties.liars = {parties.roster.seats[0]}
+    done = parties.average()
+    assert {0, 1, 2} == set(done.kept)
 
 
 @pytest.mark.parametrize("missing", [0, -1])

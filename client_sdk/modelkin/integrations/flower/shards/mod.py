@@ -22,7 +22,8 @@ from modelkin.federation.shards.roster import Party, Roster, Round
 from modelkin.federation.sharing import Aggregator, Combined, Member, SentCell, new_key, public_key
 from modelkin.federation.sharing.pairwise_masks import pair_secret
 from modelkin.federation.sharing.sealing import check_group_secret
-from modelkin.integrations.federation.shard_rounds import Piece, check_examples
+from modelkin.integrations.federation.shard_results import Piece
+from modelkin.integrations.federation.shard_rounds import check_examples
 from modelkin.integrations.flower import _arrays
 from modelkin.integrations.flower.learngenes.mod import RECORD as LEARNGENE
 from modelkin.integrations.flower.shards.records import (

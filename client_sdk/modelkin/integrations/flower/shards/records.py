@@ -20,7 +20,7 @@ from modelkin.federation.shards.public_keys import check_public_key
 from modelkin.federation.shards.roster import Party, Round
 from modelkin.federation.sharing import Combined, SentCell
 from modelkin.integrations.federation.shard_members import Receipt
-from modelkin.integrations.federation.shard_rounds import Piece
+from modelkin.integrations.federation.shard_results import Piece
 from modelkin.integrations.flower import _arrays
 
 __all__ = [

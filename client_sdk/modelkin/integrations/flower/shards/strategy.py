@@ -46,7 +46,7 @@ class RoundReport:
         bytes: the bytes of sealed cells received and relayed, and of results received.
         digest: the roster's digest, in hexadecimal; every member logs the same.
         cluster: the cluster of the members; None for all, or for members of no cluster.
-        lost: the reasons why aggregators gave no result, by node.
+        lost: the reasons why aggregators gave no result, or another one than most, by node.
         peak: R of concealed sums, a power of two; a client that reports a false one makes the
             average coarse, to half of ``2^-30`` of R for each member.
         named: the names of the members, in their order, or their nodes' ids. Names are known
@@ -90,7 +90,8 @@ class ShardedStrategy(Strategy):
         quantize: ``"int8"`` to round the sent values at random.
         rule: ``"mean"``, ``"median"`` or ``"trimmed_mean"``, by coordinate.
         min_members: the least number of clients to average.
-        replicas: the number of aggregators of each shard, whose results must be equal to the bit.
+        replicas: the number of aggregators of each shard. The result that most of them sent, equal
+            to the bit, is taken: of two both must agree, and of three one may be lost or lie.
         patience: seconds to wait for nodes to join, for cells, and for aggregators.
         on_round: a function that is called after each round's training, once for each cluster that
             averages alone.
@@ -330,6 +331,9 @@ class ShardedStrategy(Strategy):
         for node, why in report.refused.items():
             who = self.names.of(node)
             log.warning("round %d: node %s does not count: %s", server_round, who, why)
+        for node, why in report.lost.items():
+            who = self.names.of(node)
+            log.warning("round %d: aggregator %s does not count: %s", server_round, who, why)
         for shard, why in report.kept.items():
             log.warning("round %d: shard %d keeps its values: %s", server_round, shard, why)
         if self._on_round is not None:
