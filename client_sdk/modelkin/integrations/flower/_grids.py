@@ -6,17 +6,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.serde import message_to_proto
 from flwr.serverapp import Grid
 
-__all__ = ["ASK", "RECORD", "Costs", "MeteredGrid", "RoundCosts", "exchange", "failure", "is_ask"]
+from modelkin.integrations.federation.data_clusters import ASK
+
+__all__ = [
+    "RECORD",
+    "Costs",
+    "MeteredGrid",
+    "RoundCosts",
+    "exchange",
+    "failure",
+    "is_ask",
+    "take_records",
+]
 
 RECORD: Final = "modelkin"
 """The name of modelkin's record in messages of both directions and in a client's state."""
-
-ASK: Final = "subspace"
-"""The step of a message that asks for a subspace, and the name of the answer's bytes."""
 
 _MAX_REASON: Final = 500
 """The most characters of the reason why an app failed."""
@@ -49,6 +57,17 @@ def failure(reply: Message) -> str:
     if not reply.has_error():
         return "an empty answer"
     return f"its app failed: {_shorten(reply.error.reason or 'no reason')}"
+
+
+def take_records(replies: Iterable[Message]) -> dict[int, ConfigRecord | None]:
+    """Take modelkin's record out of each reply with a content; None where it is missing."""
+    found: dict[int, ConfigRecord | None] = {}
+    for reply in replies:
+        if reply.has_content():  # the wrapped strategy reports failures
+            record: Any = reply.content.pop(RECORD, None)
+            node = reply.metadata.src_node_id
+            found[node] = record if isinstance(record, ConfigRecord) else None
+    return found
 
 
 def _shorten(reason: str) -> str:

@@ -24,10 +24,12 @@ from modelkin.integrations.federation.cluster_history import (
     RoundClusters,
     RoundUploader,
 )
+from modelkin.integrations.federation.data_clusters import DataClusters
+from modelkin.integrations.federation.support_clusters import SupportClusters
+from modelkin.integrations.flower._arrays import num_values
 from modelkin.integrations.flower._cluster_log import ClusterLog
-from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts
-from modelkin.integrations.flower._support_clusters import SupportClusters
-from modelkin.integrations.flower.data import DataClusters
+from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts, take_records
+from modelkin.integrations.flower.data import ask_subspaces, check_patience
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 from modelkin.types.vocabulary import ImportanceKind
@@ -145,16 +147,21 @@ class ClusteredStrategy(Strategy):
         self._names = ClientNames()
         if isinstance(sharded, ShardedStrategy):
             sharded.names = self._names
-        self._supports = SupportClusters(
+        self._supports = SupportClusters[ArrayRecord](
             self._history,
             self._names,
             keeps_first=per_cluster and by == "supports",
             forget_after=forget_after,
             k_max=k_max,
+            missing="it sent no support; is SupportMod among the mods of its app?",
         )
         self._data: DataClusters | None = None
+        self._patience = check_patience(patience)
         data = DataClusters(
-            self._history, self._names, patience=patience, recluster_every=recluster_every
+            self._history,
+            self._names,
+            missing="it sent no subspace; is DataMod the first mod of its app?",
+            recluster_every=recluster_every,
         )
         if by == "data":
             self._data = data
@@ -194,9 +201,12 @@ class ClusteredStrategy(Strategy):
         """The messages of the wrapped strategy, with the agreed K and each cluster's model."""
         self._costs.begin(server_round)
         messages = list(self._inner.configure_train(server_round, arrays, config, grid))
-        self._supports.begin(arrays, grid.get_node_ids())
+        self._supports.begin(arrays, num_values(arrays), grid.get_node_ids())
         if self._data is not None:
-            found = self._data.update(server_round, grid)
+            present = list(grid.get_node_ids())
+            found = self._data.update(
+                server_round, present, lambda new: ask_subspaces(new, grid, self._patience)
+            )
             self._keep_clusters(found, self._data.subspaces, all_new=False)
         self._received = {}
         return [self._personalize(message, to_train=True) for message in messages]
@@ -206,7 +216,7 @@ class ClusteredStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Cluster the clients, then aggregate with the wrapped strategy."""
         replies = list(replies)
-        messages, unread = self._supports.take_messages(replies)
+        messages, unread = self._supports.read(take_records(replies))
         if self._data is None:
             found, contents = self._supports.update(server_round, messages, unread, self.clusters)
             self._keep_clusters(found, contents, all_new=not self._supports.keeps_first)

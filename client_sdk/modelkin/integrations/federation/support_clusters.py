@@ -1,28 +1,30 @@
-"""``SupportClusters``: the clusters of clients by the supports in their replies."""
+"""``SupportClusters``: the clusters of clients by the supports in their replies.
+
+An engine takes the values of messages out of its replies, and hands them over by node.
+"""
 
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
-
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from typing import Any, Generic, TypeVar
 
 from modelkin.errors import ModelkinError
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import ClusterHistory, RoundClusters
+from modelkin.integrations.federation.first_supports import FirstSupports
 from modelkin.integrations.federation.messages import MessageLimits, SupportMessage
-from modelkin.integrations.flower._first_supports import FirstSupports
-from modelkin.integrations.flower._grids import RECORD
 
 __all__ = ["SupportClusters"]
 
 log = logging.getLogger("modelkin.integrations")
 
+W = TypeVar("W")
+"""The weights of a model, as an engine holds them."""
 
-class SupportClusters:
+
+class SupportClusters(Generic[W]):
     """The clusters of clients by their supports, found in each round.
 
     Args:
@@ -30,7 +32,8 @@ class SupportClusters:
         names: the nodes' names, noted as they answer.
         keeps_first: whether clients are compared by their supports at the first round's weights.
         forget_after: rounds without an answer after which a client is forgotten; None for never.
-        k_max: the ``k_max`` of the clients' ``SupportMod``.
+        k_max: the largest share of indices of a client's support; None for the usual one.
+        missing: the reason to give where a client sent no support.
 
     Raises:
         InvalidParameter: ``forget_after`` is out of its range.
@@ -44,38 +47,38 @@ class SupportClusters:
         keeps_first: bool,
         forget_after: int | None,
         k_max: float | None,
+        missing: str,
     ) -> None:
         self._history, self._names = history, names
         self.keeps_first = keeps_first
-        self.first = FirstSupports(forget_after)
+        self.first = FirstSupports[W](forget_after)
         """The supports at the first round's weights; empty unless they are kept."""
-        self._k_max, self._limits = k_max, MessageLimits()
+        self._k_max, self._limits, self._missing = k_max, MessageLimits(), missing
         self._present = frozenset[int]()
 
-    def begin(self, arrays: ArrayRecord, present: Iterable[int]) -> None:
-        """Begin a round with these weights and connected nodes."""
-        values = sum(math.prod(array.shape) for array in arrays.values())
-        self._limits = MessageLimits.of(values, self._k_max)
+    def begin(self, weights: W, num_values: int, present: Iterable[int]) -> None:
+        """Begin a round with these weights, of so many values, and connected nodes."""
+        self._limits = MessageLimits.of(num_values, self._k_max)
         self._present = frozenset(present)
         if self.keeps_first:
-            self.first.begin(arrays)
+            self.first.begin(weights)
 
-    def take_messages(
-        self, replies: Iterable[Message]
+    def read(
+        self, sent: Mapping[int, Mapping[str, Any] | None]
     ) -> tuple[dict[int, SupportMessage], dict[int, str]]:
-        """Take modelkin's records out of replies; return messages, and reasons for missing ones."""
+        """Read what clients sent; return messages, and reasons for missing ones.
+
+        Args:
+            sent: the values of each client's message, by node; None for a reply without them.
+        """
         messages, unread = dict[int, SupportMessage](), dict[int, str]()
-        for reply in replies:
-            if not reply.has_content():
-                continue  # the wrapped strategy reports failures
-            node = reply.metadata.src_node_id
-            record: Any = reply.content.pop(RECORD, None)
-            if not isinstance(record, ConfigRecord):
-                unread[node] = "it sent no support; is SupportMod among the mods of its app?"
+        for node, values in sent.items():
+            if values is None:
+                unread[node] = self._missing
                 continue
-            self._names.note(node, record, self._present)
+            self._names.note(node, values, self._present)
             try:
-                messages[node] = SupportMessage.from_values(record, self._limits)
+                messages[node] = SupportMessage.from_values(values, self._limits)
             except ModelkinError as error:
                 unread[node] = str(error)
         return messages, unread

@@ -9,20 +9,22 @@ support in its answer is kept.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-
-from flwr.app import ArrayRecord
+from typing import Generic, TypeVar
 
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation.messages import SupportMessage
 
 __all__ = ["FirstSupports"]
 
+W = TypeVar("W")
+"""The weights of a model, as an engine holds them."""
+
 _OTHER_WEIGHTS = (
     "its support is of other weights than those of the first round, which it gets the next time"
 )
 
 
-class FirstSupports:
+class FirstSupports(Generic[W]):
     """One support of each client, at the same weights for all.
 
     Args:
@@ -39,7 +41,7 @@ class FirstSupports:
                 field="forget_after",
             )
         self._forget_after = forget_after
-        self._weights: ArrayRecord | None = None
+        self._weights: W | None = None
         self._is_first = False
         self._lent: set[int] = set()
         self._silent: set[int] = set()
@@ -52,14 +54,14 @@ class FirstSupports:
         """The clients that train at the weights of the first round in a later one."""
         return frozenset() if self._is_first else frozenset(self._lent)
 
-    def begin(self, arrays: ArrayRecord) -> None:
+    def begin(self, arrays: W) -> None:
         """Begin a round with common weights; keep the weights of the first round."""
         self._is_first = self._weights is None
         if self._weights is None:
             self._weights = arrays
         self._lent = set()
 
-    def lend(self, node: int) -> ArrayRecord | None:
+    def lend(self, node: int) -> W | None:
         """The weights that a client gets in place of the round's, or None.
 
         A client that answered without a support gets the round's weights, since it would else
