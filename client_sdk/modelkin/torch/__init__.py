@@ -18,6 +18,7 @@ from modelkin.torch.blinding import blind_indices
 from modelkin.torch.federation.layer_scores import layer_changes, layer_dispersion, printed_scores
 from modelkin.torch.federation.learngene import CutLearngene, Inherited, cut_learngene, inherit
 from modelkin.torch.federation.penalty import ClusterPenalty
+from modelkin.torch.federation.personal_layers import head_then_trunk
 from modelkin.torch.federation.sharded_mean import ShardedMean
 from modelkin.torch.fingerprints.fingerprint import fingerprint
 from modelkin.torch.importance import fisher_importance, fisher_resamples
@@ -44,6 +45,7 @@ __all__ = [
     "fisher_importance",
     "fisher_resamples",
     "fit_subspace",
+    "head_then_trunk",
     "inherit",
     "layer_changes",
     "layer_dispersion",
