@@ -56,6 +56,9 @@ class RoundClusters:
         tags: tags that clients sent, by node.
         replied: the clients that answered in this round, with or without a cluster.
         model: the pattern of the names of the clients' models in a service.
+        weights: the share of each client that replied in the mean of its cluster; of a client that
+            is left out 0.
+        weighted_down: why a client is left out of a mean, or counts less, by node.
     """
 
     server_round: int
@@ -69,6 +72,8 @@ class RoundClusters:
     tags: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     replied: tuple[int, ...] = ()
     model: str = "{node}"
+    weights: Mapping[int, float] = field(default_factory=dict)
+    weighted_down: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def members(self) -> dict[int, tuple[int, ...]]:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg, Result, Strategy
+from flwr.serverapp.strategy import Result, Strategy
 
 from modelkin.client import Client
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
@@ -28,10 +28,15 @@ from modelkin.integrations.federation.data_clusters import DataClusters
 from modelkin.integrations.federation.support_clusters import SupportClusters
 from modelkin.integrations.flower._arrays import num_values
 from modelkin.integrations.flower._cluster_log import ClusterLog
+from modelkin.integrations.flower._cluster_models import ClusterModels
+from modelkin.integrations.flower._cluster_settings import (
+    check_by,
+    check_per_cluster,
+    sharded_inside,
+)
 from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts, take_records
 from modelkin.integrations.flower.data import ask_subspaces, check_patience
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
-from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 from modelkin.types.vocabulary import ImportanceKind
 
 __all__ = ["ClusteredStrategy"]
@@ -124,19 +129,9 @@ class ClusteredStrategy(Strategy):
     ) -> None:
         if (client is None) != (space is None):
             raise InvalidParameter("give client and space, or neither", field="space")
-        if forget_after is not None and (by == "data" or not per_cluster):
-            raise InvalidParameter(
-                "forget_after is for per_cluster by supports: no others are kept",
-                field="forget_after",
-            )
-        _check_by(by, recluster_every, layout, importance)
-        sharded = strategy.inner if isinstance(strategy, LearngeneStrategy) else strategy
-        if per_cluster and isinstance(sharded, ShardedStrategy) and sharded.has_own_masks:
-            raise InvalidParameter(
-                "masks='own' cannot be combined with per_cluster: shifts are of one set of "
-                "clients; use masks='one'",
-                field="masks",
-            )
+        check_by(by, recluster_every, layout, importance)
+        sharded = sharded_inside(strategy)
+        check_per_cluster(by, sharded, forget_after, per_cluster=per_cluster)
         self._inner = strategy
         self._on_clusters, self._per_cluster, self._model = on_clusters, per_cluster, model
         self._uploader: RoundUploader | None = None
@@ -145,7 +140,7 @@ class ClusteredStrategy(Strategy):
         self._division = Division(n_clusters, distance_threshold)
         self._history = ClusterHistory(separation, self._division)
         self._names = ClientNames()
-        if isinstance(sharded, ShardedStrategy):
+        if sharded is not None:
             sharded.names = self._names
         self._supports = SupportClusters[ArrayRecord](
             self._history,
@@ -167,12 +162,18 @@ class ClusteredStrategy(Strategy):
             self._data = data
         self._costs = strategy.meter if isinstance(strategy, LearngeneStrategy) else Costs()
         SelectionRule.of(1, k_max=k_max)
-        self._received: dict[int, ArrayRecord] = {}
         self._cluster_log = ClusterLog(strategy, self._names, per_cluster=per_cluster)
+        self._models = ClusterModels(
+            strategy, self._names, self._supports.first, per_cluster=per_cluster
+        )
+        self._contents: Mapping[int, Any] = {}
         self.clusters: RoundClusters | None = None
         """The clusters of the last round; None before the first, or if no client sent a support."""
-        self.cluster_arrays: dict[int, ArrayRecord] = {}
+
+    @property
+    def cluster_arrays(self) -> dict[int, ArrayRecord]:
         """The model of each cluster, with ``per_cluster``."""
+        return self._models.arrays
 
     @property
     def costs(self) -> dict[int, RoundCosts]:
@@ -208,7 +209,7 @@ class ClusteredStrategy(Strategy):
                 server_round, present, lambda new: ask_subspaces(new, grid, self._patience)
             )
             self._keep_clusters(found, self._data.subspaces, all_new=False)
-        self._received = {}
+        self._models.begin()
         return [self._personalize(message, to_train=True) for message in messages]
 
     def aggregate_train(
@@ -223,9 +224,13 @@ class ClusteredStrategy(Strategy):
         replied = tuple(sorted(r.metadata.src_node_id for r in replies if r.has_content()))
         if self.clusters is not None:
             self.clusters = replace(self.clusters, replied=replied)
-        arrays, metrics = self._aggregate(server_round, replies)
+        arrays, metrics, self.clusters = self._models.aggregate(
+            server_round, replies, self.clusters, self._contents
+        )
         if self.clusters is None:
             return arrays, metrics
+        if self._per_cluster:
+            self._models.keep_only(self._history.clusters)
         metrics = MetricRecord() if metrics is None else metrics
         metrics["modelkin-clusters"] = len(self.clusters.members)
         if self.clusters.silhouette is not None:
@@ -277,11 +282,7 @@ class ClusteredStrategy(Strategy):
         if to_train and self._supports.keeps_first and cluster is None:
             own = self._supports.first.lend(node)
         if own is not None:
-            self._received[node] = own
-            inner = self._inner
-            part = inner.part(own, node) if isinstance(inner, LearngeneStrategy) else own
-            for name in list(content.array_records):
-                content[name] = part
+            self._models.give(content, node, own)
         if to_train and self._history.k is not None:
             content[RECORD] = ConfigRecord({"k": self._history.k})
         message.content = content
@@ -297,7 +298,7 @@ class ClusteredStrategy(Strategy):
             contents: the support, signature or subspace of each client.
             all_new: whether every client has a new content.
         """
-        before = self.clusters
+        before, self._contents = self.clusters, contents
         if found is not None and self._uploader is not None:
             known = {} if before is None or all_new else _cluster_by_node(before)
             moved = set(_cluster_by_node(found).items()) - set(known.items())
@@ -309,76 +310,6 @@ class ClusteredStrategy(Strategy):
         names, tags = dict(self._names.names), dict(self._names.tags)
         return replace(found, names=names, tags=tags, model=self._model)
 
-    def _aggregate(
-        self, server_round: int, replies: list[Message]
-    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The wrapped strategy's aggregate, and each cluster's model."""
-        inner, found = self._inner, self.clusters
-        members: dict[int, tuple[int, ...]] = {}
-        if found is not None and self._per_cluster:
-            first = self._supports.first
-            members = first.members(found.members, found.replied, self.cluster_arrays)
-        if isinstance(inner, LearngeneStrategy):
-            arrays, metrics, models = inner.aggregate_clusters(
-                server_round, replies, members, self._received, self.cluster_arrays
-            )
-        elif isinstance(inner, ShardedStrategy):
-            arrays, metrics, models = inner.aggregate_clusters(
-                server_round, replies, members, self._received
-            )
-            for cluster, nodes in ({} if found is None else found.members).items():
-                if len(nodes) < inner.min_members:
-                    self.cluster_arrays.pop(cluster, None)
-        else:
-            models = self._average_clusters(server_round, members, replies)
-            arrays, metrics = inner.aggregate_train(server_round, replies)
-        if found is not None and self._per_cluster:
-            self._keep(models)
-        return arrays, metrics
-
-    def _keep(self, models: dict[int, ArrayRecord]) -> None:
-        """Keep new models, and drop those of empty clusters."""
-        self.cluster_arrays.update(models)
-        for gone in self.cluster_arrays.keys() - self._history.clusters:
-            del self.cluster_arrays[gone]
-
-    def _average_clusters(
-        self,
-        server_round: int,
-        members: dict[int, tuple[int, ...]],
-        replies: list[Message],
-    ) -> dict[int, ArrayRecord]:
-        """The average of each cluster of this round, of the members that count."""
-        plain = FedAvg(weighted_by_key=getattr(self._inner, "weighted_by_key", "num-examples"))
-        models: dict[int, ArrayRecord] = {}
-        for cluster, nodes in members.items():
-            own = [reply for reply in replies if reply.metadata.src_node_id in nodes]
-            arrays, _ = plain.aggregate_train(server_round, own)
-            if arrays is not None:
-                models[cluster] = arrays
-        return models
-
 
 def _cluster_by_node(found: RoundClusters) -> dict[int, int]:
     return dict(zip(found.nodes, found.clusters.tolist(), strict=True))
-
-
-def _check_by(
-    by: str,
-    recluster_every: int | None,
-    layout: Layout | None,
-    importance: ImportanceKind | None,
-) -> None:
-    """Refuse an unknown ``by``, and options that belong to the other way."""
-    if by not in ("supports", "data"):
-        raise InvalidParameter(f"by must be 'supports' or 'data', not {by!r}", field="by")
-    if recluster_every is not None and by != "data":
-        raise InvalidParameter(
-            "recluster_every is for by='data': supports are clustered each round",
-            field="recluster_every",
-        )
-    if by == "data" and (layout is not None or importance is not None):
-        raise InvalidParameter(
-            "layout and importance are of supports: leave them out with by='data'",
-            field="importance" if layout is None else "layout",
-        )

@@ -1,0 +1,101 @@
+"""``NodeWeights``: how much each client counts in a mean of models, and why one counts less.
+
+A weight is asked for each set of clients that is averaged: a cluster, or all. Only the relations of
+its weights matter. A weight of 0 leaves a client out, and has a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from modelkin.core.sketching.signature import Signature
+from modelkin.core.subspaces.subspace import Subspace
+from modelkin.core.support import Support
+from modelkin.errors import InvalidParameter
+from modelkin.federation.learngenes.aggregate import check_weight
+from modelkin.integrations.federation.cluster_means import Model
+
+__all__ = ["MOST_EXAMPLES", "NodeWeights", "RoundMembers", "Weights", "node_weights"]
+
+Id = TypeVar("Id", int, str)
+
+MOST_EXAMPLES: Final = 2.0**53
+"""The most examples of a client; more would make a sum infinite, or other clients' shares zero."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoundMembers(Generic[Id]):
+    """What is known of the clients of a round before their models are averaged.
+
+    Attributes:
+        models: the clients' models, all of one layout.
+        examples: the number of examples that each claims, unchecked.
+        contents: supports or signatures at the same weights, or subspaces, of those that sent one.
+        clusters: the clients of each cluster, also those that did not reply.
+    """
+
+    models: Mapping[Id, Model]
+    examples: Mapping[Id, object] = field(default_factory=dict)
+    contents: Mapping[Id, Support | Signature | Subspace] = field(default_factory=dict)
+    clusters: Mapping[int, Sequence[Id]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weights(Generic[Id]):
+    """The weights of some clients in one mean.
+
+    Attributes:
+        values: the weight of each client, 0 or more.
+        down: why a client is left out or counts less, by client; all of weight 0 are in it.
+    """
+
+    values: Mapping[Id, float]
+    down: Mapping[Id, str] = field(default_factory=dict)
+
+    @property
+    def shares(self) -> dict[Id, float]:
+        """The share of each client in the mean; all are 0 where all clients are left out."""
+        total = sum(self.values.values())
+        return {member: weight / total if total else 0.0 for member, weight in self.values.items()}
+
+
+class NodeWeights(Protocol):
+    """A rule for the weights of clients."""
+
+    def __call__(self, members: Sequence[Id], known: RoundMembers[Id], /) -> Weights[Id]:
+        """The weights of these clients in their mean; each has a model in ``known``."""
+        ...
+
+
+def _by_examples(members: Sequence[Id], known: RoundMembers[Id], /) -> Weights[Id]:
+    """FedAvg's weights: the numbers of examples that clients claim."""
+    values, down = dict[Id, float](), dict[Id, str]()
+    for member in members:
+        try:
+            values[member] = check_weight(known.examples.get(member), "its reply")
+            if values[member] > MOST_EXAMPLES:
+                raise InvalidParameter(f"it claims {values[member]:g} examples, more than 2^53")
+        except InvalidParameter as error:
+            values[member], down[member] = 0.0, str(error)
+    return Weights(values, down)
+
+
+def _equal(members: Sequence[Id], _: RoundMembers[Id], /) -> Weights[Id]:
+    return Weights(dict.fromkeys(members, 1.0))
+
+
+_RULES: Final[Mapping[str, NodeWeights]] = {"examples": _by_examples, "equal": _equal}
+
+
+def node_weights(weights: Any) -> NodeWeights:
+    """The rule of this name.
+
+    Raises:
+        InvalidParameter: there is no such rule.
+    """
+    if weights not in _RULES:
+        names = ", ".join(map(repr, _RULES))
+        raise InvalidParameter(f"weights must be one of {names}, not {weights!r}", field="weights")
+    return _RULES[weights]

@@ -1,0 +1,192 @@
+"""``ClusterModels``: the model of each cluster around a strategy, with ``per_cluster``."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import Strategy
+
+from modelkin.errors import InvalidParameter
+from modelkin.integrations.federation.client_names import ClientNames
+from modelkin.integrations.federation.cluster_history import RoundClusters
+from modelkin.integrations.federation.cluster_means import Model, cluster_means, misfits
+from modelkin.integrations.federation.first_supports import FirstSupports
+from modelkin.integrations.federation.node_weights import RoundMembers, Weights, node_weights
+from modelkin.integrations.flower._arrays import only, values_of
+from modelkin.integrations.flower._metrics import odd_metrics
+from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
+from modelkin.integrations.flower.shards.strategy import ShardedStrategy
+
+__all__ = ["ClusterModels"]
+
+log = logging.getLogger("modelkin.integrations")
+
+Contents = Mapping[int, Any]
+
+
+class ClusterModels:
+    """The model of each cluster: which clients get it, and the mean that it becomes.
+
+    Args:
+        strategy: the wrapped strategy.
+        names: the nodes' names, by whose order means are summed.
+        first: says which members count.
+        per_cluster: whether clusters have models.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        names: ClientNames,
+        first: FirstSupports[ArrayRecord],
+        *,
+        per_cluster: bool,
+    ) -> None:
+        self._inner, self._names, self._first = strategy, names, first
+        self._per_cluster = per_cluster
+        self._weigh = node_weights("examples")
+        self._received: dict[int, ArrayRecord] = {}
+        self.arrays: dict[int, ArrayRecord] = {}
+        """The model of each cluster."""
+
+    def begin(self) -> None:
+        """Begin a round, in which no node has got a model yet."""
+        self._received = {}
+
+    def give(self, content: RecordDict, node: int, own: ArrayRecord) -> None:
+        """Put a node's own model into its message, in place of the strategy's."""
+        self._received[node] = own
+        inner = self._inner
+        part = inner.part(own, node) if isinstance(inner, LearngeneStrategy) else own
+        for name in list(content.array_records):
+            content[name] = part
+
+    def aggregate(
+        self,
+        server_round: int,
+        replies: Sequence[Message],
+        found: RoundClusters | None,
+        contents: Contents,
+    ) -> tuple[ArrayRecord | None, MetricRecord | None, RoundClusters | None]:
+        """Aggregate with the wrapped strategy, and average each cluster.
+
+        Args:
+            server_round: the round's number.
+            replies: answers to the training messages, errors among them.
+            found: the round's clusters, if there are any.
+            contents: supports or signatures of nodes.
+
+        Returns:
+            What the wrapped strategy returns, and the clusters with their members' weights.
+        """
+        inner, members = self._inner, dict[int, tuple[int, ...]]()
+        if found is not None and self._per_cluster:
+            members = self._first.members(found.members, found.replied, self.arrays)
+        if isinstance(inner, LearngeneStrategy):
+            arrays, metrics, models = inner.aggregate_clusters(
+                server_round, replies, members, self._received, self.arrays
+            )
+        elif isinstance(inner, ShardedStrategy):
+            arrays, metrics, models = inner.aggregate_clusters(
+                server_round, replies, members, self._received
+            )
+            for cluster, nodes in ({} if found is None else found.members).items():
+                if len(nodes) < inner.min_members:
+                    self.arrays.pop(cluster, None)
+        elif not self._per_cluster:
+            models = {}
+            arrays, metrics = inner.aggregate_train(server_round, replies)
+        else:
+            weights, counted, models = self._average(server_round, members, replies, contents)
+            arrays, metrics = inner.aggregate_train(server_round, counted)
+            if found is not None:
+                found = replace(found, weights=weights.values, weighted_down=weights.down)
+        self.arrays.update(models)
+        return arrays, metrics, found
+
+    def keep_only(self, clusters: set[int]) -> None:
+        """Drop the models of all clusters but these."""
+        for gone in self.arrays.keys() - clusters:
+            del self.arrays[gone]
+
+    def _average(
+        self,
+        server_round: int,
+        members: Mapping[int, tuple[int, ...]],
+        replies: Sequence[Message],
+        contents: Contents,
+    ) -> tuple[Weights[int], list[Message], dict[int, ArrayRecord]]:
+        """The means of clusters.
+
+        Returns:
+            The share of each node in its cluster; the replies that count, and failures, which the
+            wrapped strategy reports; and the model of each cluster of which a member counts.
+        """
+        known, wrong = self._read(replies, members, contents)
+        everyone = self._weigh(sorted(known.models), known)
+        values, down = dict.fromkeys(wrong, 0.0), {**wrong, **everyone.down}
+        for nodes in members.values():
+            own = self._weigh([node for node in nodes if node in known.models], known)
+            values.update(own.shares)
+            down.update(own.down)
+        for node, why in sorted(down.items()):
+            log.warning(
+                "round %d: the model of client %s: %s", server_round, self._names.of(node), why
+            )
+        means = cluster_means(known.models, members, values, self._names.of)
+        models = {
+            cluster: ArrayRecord({name: Array(each) for name, each in mean.items()})
+            for cluster, mean in means.items()
+        }
+        counted = [
+            reply
+            for reply in replies
+            if not reply.has_content() or everyone.values.get(reply.metadata.src_node_id, 0) > 0
+        ]
+        return Weights(values, down), counted, models
+
+    def _read(
+        self,
+        replies: Sequence[Message],
+        members: Mapping[int, tuple[int, ...]],
+        contents: Contents,
+    ) -> tuple[RoundMembers[int], dict[int, str]]:
+        """What the replies hold, and the reasons why some models do not count."""
+        models, examples, wrong = dict[int, Model](), dict[int, object](), dict[int, str]()
+        sent = {each.metadata.src_node_id: each.content for each in replies if each.has_content()}
+        for node, content in sent.items():
+            try:
+                models[node] = _model(content)
+                examples[node] = _examples(content, self._examples_name)
+            except InvalidParameter as error:
+                wrong[node] = str(error)
+        wrong |= misfits(models, self._names.of)
+        fit = {node: content for node, content in sent.items() if node not in wrong}
+        wrong |= odd_metrics(fit)
+        models = {node: model for node, model in models.items() if node not in wrong}
+        return RoundMembers(models, examples, contents, members), wrong
+
+    @property
+    def _examples_name(self) -> str:
+        return str(getattr(self._inner, "weighted_by_key", "num-examples"))
+
+
+def _model(content: RecordDict) -> Model:
+    """The arrays of a reply; raises InvalidParameter where they cannot be read."""
+    _, arrays = only(content.array_records)
+    try:
+        return {name: values_of(array) for name, array in arrays.items()}
+    except (ValueError, TypeError) as error:
+        raise InvalidParameter(f"its arrays cannot be read: {error}", field="arrays") from None
+
+
+def _examples(content: RecordDict, name: str) -> object:
+    """The examples that a reply claims; raises InvalidParameter unless it has one record."""
+    if len(content.metric_records) != 1:
+        raise InvalidParameter("its reply must have one record of metrics", field="metrics")
+    (metrics,) = content.metric_records.values()
+    return metrics.get(name)

@@ -1,0 +1,56 @@
+"""Checks of the arguments of a ``ClusteredStrategy``, before its first message."""
+
+from __future__ import annotations
+
+from flwr.serverapp.strategy import Strategy
+
+from modelkin.core.layout import Layout
+from modelkin.errors import InvalidParameter
+from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
+from modelkin.integrations.flower.shards.strategy import ShardedStrategy
+from modelkin.types.vocabulary import ImportanceKind
+
+__all__ = ["check_by", "check_per_cluster", "sharded_inside"]
+
+
+def sharded_inside(strategy: Strategy) -> ShardedStrategy | None:
+    """The strategy that averages in shards, itself or in a ``LearngeneStrategy``, if one does."""
+    inner = strategy.inner if isinstance(strategy, LearngeneStrategy) else strategy
+    return inner if isinstance(inner, ShardedStrategy) else None
+
+
+def check_per_cluster(
+    by: str, sharded: ShardedStrategy | None, forget_after: int | None, *, per_cluster: bool
+) -> None:
+    """Raise :class:`InvalidParameter` where options need models of clusters, or exclude them."""
+    if forget_after is not None and (by == "data" or not per_cluster):
+        raise InvalidParameter(
+            "forget_after is for per_cluster by supports: no others are kept", field="forget_after"
+        )
+    if per_cluster and sharded is not None and sharded.has_own_masks:
+        raise InvalidParameter(
+            "masks='own' cannot be combined with per_cluster: shifts are of one set of "
+            "clients; use masks='one'",
+            field="masks",
+        )
+
+
+def check_by(
+    by: str,
+    recluster_every: int | None,
+    layout: Layout | None,
+    importance: ImportanceKind | None,
+) -> None:
+    """Raise :class:`InvalidParameter` for an unknown ``by``, or options of the other way."""
+    if by not in ("supports", "data"):
+        raise InvalidParameter(f"by must be 'supports' or 'data', not {by!r}", field="by")
+    if recluster_every is not None and by != "data":
+        raise InvalidParameter(
+            "recluster_every is for by='data': supports are clustered each round",
+            field="recluster_every",
+        )
+    if by == "data" and (layout is not None or importance is not None):
+        raise InvalidParameter(
+            "layout and importance are of supports: leave them out with by='data'",
+            field="importance" if layout is None else "layout",
+        )

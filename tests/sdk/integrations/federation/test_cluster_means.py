@@ -1,0 +1,89 @@
+"""Means of clusters: those of numpy, whatever the order of arrival, of models that fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from modelkin.integrations.federation.cluster_means import cluster_means, misfits
+
+Model = dict[str, np.ndarray[Any, Any]]
+NAMES = ("ada", "bo", "cy", "di", "eve")
+WEIGHTS = dict(zip(NAMES, (10.0, 3.0, 0.25, 7.0, 1e6), strict=True))
+
+
+def models() -> dict[str, Model]:
+    """One model a client, of floats of two widths and a counter."""
+    rng = np.random.default_rng(3)
+    return {
+        name: {
+            "w": rng.normal(size=(4, 3)).astype(np.float32),
+            "b": rng.normal(size=5),
+            "steps": np.array(int(rng.integers(100))),
+        }
+        for name in NAMES
+    }
+
+
+def test_means_are_those_of_numpy() -> None:
+    """Each cluster has the weighted mean of its members, in the members' dtypes."""
+    sent, clusters = models(), {0: ("ada", "bo", "cy"), 4: ("di", "eve")}
+    found = cluster_means(sent, clusters, WEIGHTS)
+    assert clusters.keys() == found.keys()
+    for cluster, members in clusters.items():
+        for name in ("w", "b", "steps"):
+            each = np.stack([sent[m][name] for m in members]).astype(np.float64)
+            mean = np.average(each, axis=0, weights=[WEIGHTS[m] for m in members])
+            expected = np.rint(mean) if name == "steps" else mean
+            assert sent["ada"][name].dtype == found[cluster][name].dtype
+            np.testing.assert_allclose(found[cluster][name], expected, rtol=1e-6)
+
+
+def test_means_do_not_depend_on_the_order_or_the_ids() -> None:
+    """Models that arrive in another order, under other ids, give the same bits for the names."""
+    sent = models()
+    expected = cluster_means(sent, {0: NAMES}, WEIGHTS)[0]
+    ids = {name: number for number, name in enumerate(("di", "bo", "eve", "ada", "cy"))}
+    name_of = {number: name for name, number in ids.items()}
+    by_id = {number: sent[name] for name, number in ids.items()}
+    weights = {ids[name]: weight for name, weight in WEIGHTS.items()}
+    found = cluster_means(by_id, {0: tuple(by_id)}, weights, name_of.__getitem__)[0]
+    assert {n: v.tobytes() for n, v in expected.items()} == {
+        n: v.tobytes() for n, v in found.items()
+    }
+
+
+def test_a_weight_of_zero_leaves_a_member_out() -> None:
+    """The others' mean is exactly that without it, and a cluster of none has no mean."""
+    sent, clusters = models(), {0: ("ada", "bo", "cy"), 1: ("di",), 2: ("gone",)}
+    found = cluster_means(sent, clusters, {**WEIGHTS, "bo": 0.0, "di": 0.0})
+    without = cluster_means(sent, {0: ("ada", "cy")}, WEIGHTS)
+    assert {0} == found.keys()
+    assert all(np.array_equal(found[0][name], without[0][name]) for name in ("w", "b", "steps"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({}, "it sent no array"),
+        ({"w": np.zeros((4, 3)), "b": np.zeros(5)}, "most have 'steps'"),
+        ({**models()["bo"], "x": np.zeros(1)}, "most do not have 'x'"),
+        ({**models()["bo"], "b": np.zeros(6)}, "'b' has the shape [6], most have [5]"),
+        ({**models()["bo"], "b": np.full(5, np.nan)}, "'b' has a value that is NaN or infinite"),
+        ({**models()["bo"], "b": np.array(["a"] * 5)}, "'b' is of <U1, not of numbers"),
+    ],
+)
+def test_models_that_do_not_fit_have_a_reason(wrong: Model, why: str) -> None:
+    """Another layout than most, or no finite numbers."""
+    found = misfits({**models(), "bo": wrong})
+    assert {"bo"} == found.keys()
+    assert why in found["bo"]
+
+
+def test_of_two_layouts_the_first_name_decides() -> None:
+    """Where as many members have each layout, the order of arrival changes nothing."""
+    one, other = {"w": np.zeros(2)}, {"w": np.zeros(3)}
+    for sent in ({"b": other, "a": one}, {"a": one, "b": other}):
+        assert {"b"} == misfits(sent).keys()
