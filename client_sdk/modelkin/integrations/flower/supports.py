@@ -14,17 +14,14 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
-from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations.federation.messages import SupportMessage
+from modelkin.integrations.federation.support_maker import SupportMaker
 from modelkin.integrations.flower._client_labels import ClientLabel, NameOf, TagsOf
 from modelkin.integrations.flower._grids import RECORD, is_ask
 from modelkin.integrations.flower.shards.records import RECORD as SHARDS
-from modelkin.selection import resize_support, select_support
 
 __all__ = ["SupportMod", "hand_over"]
 
@@ -101,16 +98,9 @@ class SupportMod:
         name: NameOf | None = None,
         tags: TagsOf = (),
     ) -> None:
-        if send not in {"support", "signature"}:
-            raise InvalidParameter(
-                f"send must be 'support' or 'signature', not {send!r}", field="send"
-            )
-        if beta is not None and not 0 < beta < 1:
-            raise InvalidParameter(f"beta must be between 0 and 1, not {beta!r}", field="beta")
-        SelectionRule.of(1, coverage=coverage, k_max=k_max)
-        self._send = send
-        self._coverage, self._k_max, self._beta = coverage, k_max, beta
-        self._num_perm, self._seed = num_perm, seed
+        self._maker = SupportMaker(
+            send, coverage=coverage, k_max=k_max, beta=beta, num_perm=num_perm, seed=seed
+        )
         self._label = ClientLabel(name, tags)
 
     def __call__(
@@ -145,27 +135,9 @@ class SupportMod:
         content[RECORD] = ConfigRecord({**message.to_values(), **self._label.values(ctxt)})
 
     def _make_message(self, given: Any, k: Any, ctxt: Context) -> SupportMessage:
-        averaged = getattr(given, "importance", None)  # a GradientMoment
-        importance = averaged() if callable(averaged) else given
-        if self._beta is not None:
-            importance = _average(importance, self._beta, ctxt.state)
-        # An importance that yields no support is refused here, and so never enters the average.
-        chosen = select_support(importance, coverage=self._coverage, k_max=self._k_max)
-        if self._beta is not None:
+        kept = ctxt.state.array_records.get(RECORD)
+        before = None if kept is None else kept["importance"].numpy()
+        message, importance = self._maker.make(given, k, before)
+        if self._maker.beta is not None:
             ctxt.state[RECORD] = ArrayRecord({"importance": Array(importance)})
-        agreed = k if type(k) is int and 1 <= k <= chosen.num_parameters else None
-        support = resize_support(importance, chosen, agreed)
-        if self._send == "support":
-            return SupportMessage(support, chosen.k)
-        return SupportMessage(support.signature(self._num_perm, self._seed), chosen.k)
-
-
-def _average(importance: Any, beta: float, state: RecordDict) -> npt.NDArray[np.float32]:
-    """The average with earlier rounds, up to a factor that changes no selection."""
-    if hasattr(importance, "detach"):
-        importance = importance.detach().float().cpu().numpy()
-    summed = np.array(importance, np.float32)
-    before = state.array_records.get(RECORD)
-    if before is not None and before["importance"].numpy().shape == summed.shape:
-        summed += np.float32(beta) * before["importance"].numpy()
-    return summed
+        return message

@@ -12,9 +12,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.federation.learngenes.layers import LayerChoice
+from modelkin.integrations.federation.learngene import Learngene
 from modelkin.integrations.flower._arrays import only
 from modelkin.integrations.flower.learngenes.layers import (
-    Learngene,
     layout_of,
     part_of,
     values_by_name,
