@@ -25,6 +25,7 @@ MODULES = (
     "modelkin",
     "modelkin.checkpoints",
     "modelkin.errors",
+    "modelkin.federation.adapters",
     "modelkin.integrations.flower",
     "modelkin.integrations.huggingface",
     "modelkin.integrations.lightning",

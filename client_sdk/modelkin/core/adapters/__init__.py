@@ -23,8 +23,10 @@ from modelkin.core.adapters.updates import (
     ArrayFactor,
     Factor,
     LowRankUpdate,
+    StoredScale,
     Update,
     matrix_shape,
+    scale_of,
 )
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "Configs",
     "Factor",
     "LowRankUpdate",
+    "StoredScale",
     "Update",
     "adapter_updates",
     "component_of",
@@ -46,4 +49,5 @@ __all__ = [
     "module_of",
     "needs_config",
     "part_of",
+    "scale_of",
 ]

@@ -184,6 +184,14 @@ class LowRankUpdate:
     def dtype(self) -> str:
         return self.a.dtype
 
+    def matrices(self) -> tuple[Matrix, Matrix]:
+        """Two float64 matrices, ``(out, r)`` and ``(r, in)``, whose product is the difference.
+
+        Raises:
+            InvalidCheckpoint: a stored alpha is no scale.
+        """
+        return self._left(0, self.shape[0], scale_of(self.scale, self.name)), self._right()
+
     def magnitudes(self) -> Iterator[npt.NDArray[np.float32]]:
         height, width = self.shape
         scale, right = scale_of(self.scale, self.name), self._right()
