@@ -40,7 +40,8 @@ class RoundReport:
     Attributes:
         server_round: the round's number, from 1 on.
         members: the nodes in the average; none if nothing changes.
-        refused: the reasons why other nodes do not count, by node.
+        refused: the reasons why other nodes do not count, by node; of nodes that take part in no
+            average, in the last report of a round.
         kept: the reasons why shards keep their values, by shard.
         attempts: the number of times that cells were combined, or asked for.
         bytes: the bytes of sealed cells received and relayed, and of results received.
@@ -222,7 +223,7 @@ class ShardedStrategy(Strategy):
         self._skip(server_round, leader, clusters)
         done = self._average(leader, clusters, {**self._sampled, **received})
         for part in done:
-            self._report(server_round, leader, part)
+            self._report(server_round, leader, part, is_last=part is done[-1])
         models = {part.cluster: part.model for part in done if part.model is not None}
         arrays, metrics = self._aggregate(server_round, leader, replies, done)
         return arrays, metrics, {c: model for c, model in models.items() if c is not None}
@@ -308,10 +309,12 @@ class ShardedStrategy(Strategy):
             _arrays.put_back(arrays, self._arrays, [partition.indices(a) for a in sorted(kept)])
         return arrays, found
 
-    def _report(self, server_round: int, leader: ShardLeader, part: _Part) -> None:
+    def _report(
+        self, server_round: int, leader: ShardLeader, part: _Part, *, is_last: bool
+    ) -> None:
         current = part.round
         refused = leader.by_node(current.refused)
-        if part.cluster is None:
+        if is_last:
             refused |= leader.by_node(leader.refused) | self._outside
         report = RoundReport(
             server_round=server_round,
