@@ -86,6 +86,11 @@ def test_the_pages(names: dict[str, Any], caplog: pytest.LogCaptureFixture) -> N
     assert all(torch.equal(kept[name], value) for name, value in started.items())
     said = federate(names["sharded_server"], names["sharded_app"])
     assert [f"{i} ('1', '2', '3') {{}}" for i in (1, 2)] == said
+    # Before the second round no client can ask; alike clients are one cluster, which is all.
+    said = federate(names["mixing_server"], names["mixing_app"])
+    assert ["{1: 0.5, 2: 0.5, 3: 0.5}"] == said
+    said = federate(names["mixing_server"], names["choosing_app"])
+    assert ["{1: 1.0, 2: 1.0, 3: 1.0}"] == said
     said = federate(names["learngene_server"], names["learner"])
     assert [*(f"{i} {{0: (1, 2, 3)}}" for i in (1, 2, 3)), "True"] == said
     assert ["all", "cluster-0"] == sorted(each.stem for each in Path("genes").glob("*.safetensors"))

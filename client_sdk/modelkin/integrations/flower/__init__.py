@@ -3,8 +3,9 @@
 ``SupportMod`` is a mod of a ClientApp: it attaches to each training reply the support, or only its
 signature, of an importance that the app handed over. ``DataMod`` describes a node's data, before
 any training. ``ClusteredStrategy`` wraps any strategy of a ServerApp, and finds kin among its
-clients, without a service. ``LearngeneMod`` and ``LearngeneStrategy`` share a part of the
-layers. ``ShardMod`` and ``ShardedStrategy`` average in shards. See docs/flower.md.
+clients, without a service. ``MixMod`` makes one model of a cluster's and the common one.
+``LearngeneMod`` and ``LearngeneStrategy`` share a part of the layers. ``ShardMod`` and
+``ShardedStrategy`` average in shards. See docs/flower.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ try:
     from modelkin.integrations.flower.data import DataMod
     from modelkin.integrations.flower.learngenes.mod import LearngeneMod
     from modelkin.integrations.flower.learngenes.strategy import LearngeneRound, LearngeneStrategy
+    from modelkin.integrations.flower.mixing import MixMod
     from modelkin.integrations.flower.shards.mod import ShardMod
     from modelkin.integrations.flower.shards.strategy import RoundReport, ShardedStrategy
     from modelkin.integrations.flower.supports import SupportMod, hand_over
@@ -32,6 +34,7 @@ __all__ = [
     "LearngeneMod",
     "LearngeneRound",
     "LearngeneStrategy",
+    "MixMod",
     "RoundClusters",
     "RoundCosts",
     "RoundReport",

@@ -19,6 +19,7 @@ from modelkin.integrations.federation.node_weights import RoundMembers, Weights,
 from modelkin.integrations.flower._arrays import only, values_of
 from modelkin.integrations.flower._metrics import odd_metrics
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
+from modelkin.integrations.flower.mixing import COMMON
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 
 __all__ = ["ClusterModels"]
@@ -57,12 +58,14 @@ class ClusterModels:
         """Begin a round, in which no node has got a model yet."""
         self._received = {}
 
-    def give(self, content: RecordDict, node: int, own: ArrayRecord) -> None:
-        """Put a node's own model into its message, in place of the strategy's."""
+    def give(self, content: RecordDict, node: int, own: ArrayRecord, *, beside: bool) -> None:
+        """Put a node's own model into its message, in place of the strategy's or beside it."""
         self._received[node] = own
-        inner = self._inner
+        inner, names = self._inner, list(content.array_records)
         part = inner.part(own, node) if isinstance(inner, LearngeneStrategy) else own
-        for name in list(content.array_records):
+        if beside:
+            _, content[COMMON] = only(content.array_records)
+        for name in names:
             content[name] = part
 
     def aggregate(

@@ -20,9 +20,18 @@ def sharded_inside(strategy: Strategy) -> ShardedStrategy | None:
 
 
 def check_per_cluster(
-    by: str, sharded: ShardedStrategy | None, forget_after: int | None, *, per_cluster: bool
+    by: str,
+    sharded: ShardedStrategy | None,
+    forget_after: int | None,
+    *,
+    per_cluster: bool,
+    both: bool,
 ) -> None:
     """Raise :class:`InvalidParameter` where options need models of clusters, or exclude them."""
+    if both and not per_cluster:
+        raise InvalidParameter(
+            "both is for per_cluster: without it there is one model", field="both"
+        )
     if forget_after is not None and (by == "data" or not per_cluster):
         raise InvalidParameter(
             "forget_after is for per_cluster by supports: no others are kept", field="forget_after"

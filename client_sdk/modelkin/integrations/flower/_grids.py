@@ -59,12 +59,12 @@ def failure(reply: Message) -> str:
     return f"its app failed: {_shorten(reply.error.reason or 'no reason')}"
 
 
-def take_records(replies: Iterable[Message]) -> dict[int, ConfigRecord | None]:
-    """Take modelkin's record out of each reply with a content; None where it is missing."""
+def take_records(replies: Iterable[Message], name: str = RECORD) -> dict[int, ConfigRecord | None]:
+    """Take a record of modelkin out of each reply with a content; None where it is missing."""
     found: dict[int, ConfigRecord | None] = {}
     for reply in replies:
         if reply.has_content():  # the wrapped strategy reports failures
-            record: Any = reply.content.pop(RECORD, None)
+            record: Any = reply.content.pop(name, None)
             node = reply.metadata.src_node_id
             found[node] = record if isinstance(record, ConfigRecord) else None
     return found

@@ -26,6 +26,7 @@ from modelkin.integrations.federation.cluster_history import (
 )
 from modelkin.integrations.federation.data_clusters import DataClusters
 from modelkin.integrations.federation.support_clusters import SupportClusters
+from modelkin.integrations.federation.wanted_models import WantedModels
 from modelkin.integrations.flower._arrays import num_values
 from modelkin.integrations.flower._cluster_log import ClusterLog
 from modelkin.integrations.flower._cluster_models import ClusterModels
@@ -37,6 +38,7 @@ from modelkin.integrations.flower._cluster_settings import (
 from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts, take_records
 from modelkin.integrations.flower.data import ask_subspaces, check_patience
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
+from modelkin.integrations.flower.mixing import RECORD as MIX
 from modelkin.types.vocabulary import ImportanceKind
 
 __all__ = ["ClusteredStrategy"]
@@ -75,6 +77,8 @@ class ClusteredStrategy(Strategy):
         by: ``"supports"`` of ``SupportMod``, or ``"data"`` of ``DataMod``.
         on_clusters: a function that is called each round, after its training.
         per_cluster: whether clusters have models.
+        both: with ``per_cluster``, whether clients whose ``MixMod`` asks for the strategy's model
+            are sent it beside their cluster's, or in its place.
         forget_after: with ``per_cluster``, rounds without an answer after which a client and its
             support are forgotten; if it returns, it is new. None for never.
         separation: the least excess of the mean S within clusters over that between clusters; from
@@ -113,6 +117,7 @@ class ClusteredStrategy(Strategy):
         by: Literal["supports", "data"] = "supports",
         on_clusters: Callable[[RoundClusters], object] | None = None,
         per_cluster: bool = False,
+        both: bool = False,
         forget_after: int | None = None,
         separation: float = DEFAULT_SEPARATION,
         n_clusters: int | None = None,
@@ -131,7 +136,7 @@ class ClusteredStrategy(Strategy):
             raise InvalidParameter("give client and space, or neither", field="space")
         check_by(by, recluster_every, layout, importance)
         sharded = sharded_inside(strategy)
-        check_per_cluster(by, sharded, forget_after, per_cluster=per_cluster)
+        check_per_cluster(by, sharded, forget_after, per_cluster=per_cluster, both=both)
         self._inner = strategy
         self._on_clusters, self._per_cluster, self._model = on_clusters, per_cluster, model
         self._uploader: RoundUploader | None = None
@@ -166,6 +171,7 @@ class ClusteredStrategy(Strategy):
         self._models = ClusterModels(
             strategy, self._names, self._supports.first, per_cluster=per_cluster
         )
+        self._wanted = WantedModels(both, self._names)
         self._contents: Mapping[int, Any] = {}
         self.clusters: RoundClusters | None = None
         """The clusters of the last round; None before the first, or if no client sent a support."""
@@ -174,6 +180,11 @@ class ClusteredStrategy(Strategy):
     def cluster_arrays(self) -> dict[int, ArrayRecord]:
         """The model of each cluster, with ``per_cluster``."""
         return self._models.arrays
+
+    @property
+    def shares(self) -> dict[int, float]:
+        """The share of the cluster's model in what each client's ``MixMod`` made last, by node."""
+        return self._wanted.shares
 
     @property
     def costs(self) -> dict[int, RoundCosts]:
@@ -217,6 +228,7 @@ class ClusteredStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Cluster the clients, then aggregate with the wrapped strategy."""
         replies = list(replies)
+        share = self._wanted.note(server_round, take_records(replies, MIX))
         messages, unread = self._supports.read(take_records(replies))
         if self._data is None:
             found, contents = self._supports.update(server_round, messages, unread, self.clusters)
@@ -227,6 +239,7 @@ class ClusteredStrategy(Strategy):
         arrays, metrics, self.clusters = self._models.aggregate(
             server_round, replies, self.clusters, self._contents
         )
+        metrics = _with_share(metrics, share)
         if self.clusters is None:
             return arrays, metrics
         if self._per_cluster:
@@ -251,7 +264,9 @@ class ClusteredStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """The wrapped strategy's aggregate."""
-        return self._inner.aggregate_evaluate(server_round, replies)
+        replies = list(replies)
+        share = self._wanted.note(server_round, take_records(replies, MIX))
+        return _with_share(self._inner.aggregate_evaluate(server_round, replies), share)
 
     def summary(self) -> None:
         """Log the settings of the wrapped strategy."""
@@ -279,10 +294,11 @@ class ClusteredStrategy(Strategy):
         node = message.metadata.dst_node_id
         cluster = self.cluster_of(node)
         own = None if cluster is None else self.cluster_arrays.get(cluster)
+        wants = self._wanted.of(node)
         if to_train and self._supports.keeps_first and cluster is None:
-            own = self._supports.first.lend(node)
-        if own is not None:
-            self._models.give(content, node, own)
+            own, wants = self._supports.first.lend(node), "cluster"  # as they are, unmixed
+        if own is not None and wants != "common":
+            self._models.give(content, node, own, beside=wants == "both")
         if to_train and self._history.k is not None:
             content[RECORD] = ConfigRecord({"k": self._history.k})
         message.content = content
@@ -309,6 +325,15 @@ class ClusteredStrategy(Strategy):
         """Add the names and tags that clients have now to their clusters."""
         names, tags = dict(self._names.names), dict(self._names.tags)
         return replace(found, names=names, tags=tags, model=self._model)
+
+
+def _with_share(metrics: MetricRecord | None, share: float | None) -> MetricRecord | None:
+    """A round's metrics with the mean share of the clusters' models, where clients mixed."""
+    if share is None:
+        return metrics
+    found = MetricRecord() if metrics is None else metrics
+    found["modelkin-share"] = share
+    return found
 
 
 def _cluster_by_node(found: RoundClusters) -> dict[int, int]:

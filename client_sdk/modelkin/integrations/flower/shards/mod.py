@@ -26,6 +26,7 @@ from modelkin.integrations.federation.shard_results import Piece
 from modelkin.integrations.federation.shard_rounds import check_examples
 from modelkin.integrations.flower import _arrays
 from modelkin.integrations.flower.learngenes.mod import RECORD as LEARNGENE
+from modelkin.integrations.flower.mixing import COMMON
 from modelkin.integrations.flower.shards.records import (
     CELLS,
     RECORD,
@@ -145,7 +146,8 @@ class ShardMod:
         """Let the app train, and put sealed values in the place of its arrays."""
         seat.check_new()
         del msg.content[RECORD]
-        _, received = _arrays.only(msg.content.array_records)
+        sent = {n: arrays for n, arrays in msg.content.array_records.items() if n != COMMON}
+        _, received = _arrays.only(sent)  # MixMod changes the message, and not this
         reply = app(msg, ctxt)
         if not reply.has_content():
             return reply
