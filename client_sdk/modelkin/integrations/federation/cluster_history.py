@@ -191,6 +191,7 @@ class ClusterHistory:
     def join(self, node: int, cluster: int) -> None:
         """Note the cluster of a client that came after the clusters were found."""
         self._cluster_of[str(node)] = cluster
+        self._next_id = max(self._next_id, cluster + 1)
 
     def _number(self, names: list[str], labels: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Number the clusters of these clients, as before where the clients stayed together."""

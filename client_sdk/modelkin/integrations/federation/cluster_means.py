@@ -66,18 +66,27 @@ def mean_model(
     return found
 
 
-def misfits(models: Mapping[Id, Model], name_of: Callable[[Id], str] = str) -> dict[Id, str]:
+def misfits(
+    models: Mapping[Id, Model],
+    name_of: Callable[[Id], str] = str,
+    like: Model | None = None,
+) -> dict[Id, str]:
     """The reasons why some models cannot be averaged with the others, by member.
 
     They have another layout than most, or values that are no finite numbers. Of layouts of equally
     many members, that of the first name decides.
+
+    Args:
+        models: models, by member.
+        name_of: a member's name.
+        like: a model whose layout all must have, in place of that of most.
     """
     order = sorted(models, key=lambda member: (name_of(member), member))
     wrong = {m: why for m in order if (why := _unusable(models[m])) is not None}
     usable = [member for member in order if member not in wrong]
     if usable:
         layouts = Counter(_layout(models[member]) for member in usable)
-        usual = dict(layouts.most_common(1)[0][0])
+        usual = dict(layouts.most_common(1)[0][0] if like is None else _layout(like))
         for member in usable:
             own = {name: values.shape for name, values in models[member].items()}
             if own != usual:

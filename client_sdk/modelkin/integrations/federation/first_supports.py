@@ -41,7 +41,8 @@ class FirstSupports(Generic[W]):
                 field="forget_after",
             )
         self._forget_after = forget_after
-        self._weights: W | None = None
+        self.weights: W | None = None
+        """The weights of the first round; None before it."""
         self._is_first = False
         self._lent: set[int] = set()
         self._silent: set[int] = set()
@@ -56,10 +57,22 @@ class FirstSupports(Generic[W]):
 
     def begin(self, arrays: W) -> None:
         """Begin a round with common weights; keep the weights of the first round."""
-        self._is_first = self._weights is None
-        if self._weights is None:
-            self._weights = arrays
+        self._is_first = self.weights is None
+        if self.weights is None:
+            self.weights = arrays
         self._lent = set()
+
+    def restore(self, weights: W, messages: Mapping[int, SupportMessage], seen: int) -> None:
+        """Know clients of an earlier run by their messages at its first weights.
+
+        Args:
+            weights: the weights of the first round of that run.
+            messages: the message of each client.
+            seen: the last round of that run.
+        """
+        self.weights = weights
+        self.messages.update(messages)
+        self._seen.update(dict.fromkeys(messages, seen))
 
     def lend(self, node: int) -> W | None:
         """The weights that a client gets in place of the round's, or None.
@@ -70,7 +83,7 @@ class FirstSupports(Generic[W]):
         if node in self.messages or node in self._silent:
             return None
         self._lent.add(node)
-        return None if self._is_first else self._weights
+        return None if self._is_first else self.weights
 
     def take(
         self,

@@ -17,7 +17,14 @@ from modelkin.errors import InvalidParameter
 from modelkin.federation.learngenes.aggregate import check_weight
 from modelkin.integrations.federation.cluster_means import Model
 
-__all__ = ["MOST_EXAMPLES", "NodeWeights", "RoundMembers", "Weights", "node_weights"]
+__all__ = [
+    "MOST_EXAMPLES",
+    "NodeWeights",
+    "RoundMembers",
+    "Weights",
+    "node_weights",
+    "weigh_clusters",
+]
 
 Id = TypeVar("Id", int, str)
 
@@ -99,3 +106,15 @@ def node_weights(weights: Any) -> NodeWeights:
         names = ", ".join(map(repr, _RULES))
         raise InvalidParameter(f"weights must be one of {names}, not {weights!r}", field="weights")
     return _RULES[weights]
+
+
+def weigh_clusters(
+    clusters: Mapping[int, Sequence[Id]], known: RoundMembers[Id], weigh: NodeWeights
+) -> Weights[Id]:
+    """The share of each client in the mean of its cluster, of those that have a model."""
+    values, down = dict[Id, float](), dict[Id, str]()
+    for members in clusters.values():
+        own = weigh([member for member in members if member in known.models], known)
+        values.update(own.shares)
+        down.update(own.down)
+    return Weights(values, down)

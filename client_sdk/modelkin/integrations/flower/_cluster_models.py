@@ -15,7 +15,12 @@ from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import RoundClusters
 from modelkin.integrations.federation.cluster_means import Model, cluster_means, misfits
 from modelkin.integrations.federation.first_supports import FirstSupports
-from modelkin.integrations.federation.node_weights import RoundMembers, Weights, node_weights
+from modelkin.integrations.federation.node_weights import (
+    RoundMembers,
+    Weights,
+    node_weights,
+    weigh_clusters,
+)
 from modelkin.integrations.flower._arrays import only, values_of
 from modelkin.integrations.flower._metrics import odd_metrics
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
@@ -131,11 +136,9 @@ class ClusterModels:
         """
         known, wrong = self._read(replies, members, contents)
         everyone = self._weigh(sorted(known.models), known)
-        values, down = dict.fromkeys(wrong, 0.0), {**wrong, **everyone.down}
-        for nodes in members.values():
-            own = self._weigh([node for node in nodes if node in known.models], known)
-            values.update(own.shares)
-            down.update(own.down)
+        shares = weigh_clusters(members, known, self._weigh)
+        values = {**dict.fromkeys(wrong, 0.0), **shares.values}
+        down = {**wrong, **everyone.down, **shares.down}
         for node, why in sorted(down.items()):
             log.warning(
                 "round %d: the model of client %s: %s", server_round, self._names.of(node), why

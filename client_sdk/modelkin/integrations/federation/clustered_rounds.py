@@ -1,0 +1,283 @@
+"""``ClusteredRounds``: a federation whose clusters have models of their own, without any engine.
+
+An engine says who is there, sends each client its model, and hands over what comes back. Nodes are
+numbers that the engine gives to its clients, and keeps.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
+from modelkin.core.selection.rule import SelectionRule
+from modelkin.errors import InvalidParameter
+from modelkin.federation.learngenes.aggregate import check_min_members
+from modelkin.integrations.federation.client_names import ClientNames
+from modelkin.integrations.federation.cluster_history import ClusterHistory, RoundClusters
+from modelkin.integrations.federation.cluster_means import (
+    Model,
+    cluster_means,
+    mean_model,
+    misfits,
+)
+from modelkin.integrations.federation.data_clusters import Asker, DataClusters
+from modelkin.integrations.federation.node_weights import (
+    RoundMembers,
+    Weights,
+    node_weights,
+    weigh_clusters,
+)
+from modelkin.integrations.federation.support_clusters import SupportClusters
+
+__all__ = ["ClusterRules", "ClusteredRounds", "Reply"]
+
+log = logging.getLogger("modelkin.integrations")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRules:
+    """How clients are clustered and averaged.
+
+    Attributes:
+        by: ``"supports"``, each round; or ``"data"``, by subspaces, once.
+        weights: the rule of clients' weights; see ``node_weights``.
+        separation: see ``modelkin.core.clustering.linkage.groups``.
+        n_clusters: the number of clusters; None where it is to be found.
+        distance_threshold: in its place, the mean distance from which clusters stay apart.
+        forget_after: with ``by="supports"``, rounds without an answer after which a client is
+            forgotten; None for never.
+        k_max: the largest share of indices of a client's support; None for the usual one.
+        recluster_every: with ``by="data"``, rounds until clusters are found again; None for never.
+        min_members: a mean of fewer clients is not taken: their cluster keeps its model.
+        missing: the reason to give where a client sent no support, or no subspace.
+
+    Raises:
+        InvalidParameter: a value is out of its range.
+    """
+
+    by: str = "supports"
+    weights: str = "examples"
+    separation: float = DEFAULT_SEPARATION
+    n_clusters: int | None = None
+    distance_threshold: float | None = None
+    forget_after: int | None = None
+    k_max: float | None = None
+    recluster_every: int | None = None
+    min_members: int = 1
+    missing: str = "it sent nothing to compare it by"
+
+    def __post_init__(self) -> None:
+        if self.by not in ("supports", "data"):
+            raise InvalidParameter(f"by must be 'supports' or 'data', not {self.by!r}", field="by")
+        if self.forget_after is not None and self.by == "data":
+            raise InvalidParameter("forget_after is for by='supports'", field="forget_after")
+        if self.recluster_every is not None and self.by != "data":
+            raise InvalidParameter("recluster_every is for by='data'", field="recluster_every")
+        node_weights(self.weights)
+        check_min_members(self.min_members)
+        SelectionRule.of(1, k_max=self.k_max)
+
+    @property
+    def division(self) -> Division:
+        """The division of clients that is asked for."""
+        return Division(self.n_clusters, self.distance_threshold)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reply:
+    """A client's answer to a training message; nothing of it is checked.
+
+    Attributes:
+        arrays: the trained model.
+        examples: how many examples the client claims.
+        support: the values of its ``SupportMessage``; None where there are none.
+        metrics: numbers by name.
+    """
+
+    arrays: Model
+    examples: object = 1
+    support: Mapping[str, Any] | None = None
+    metrics: Mapping[str, object] = field(default_factory=dict)
+
+
+class ClusteredRounds:
+    """The rounds of a federation in which each cluster of clients has a model.
+
+        rounds.begin(1, {1: "north", 2: "south"}, ask)
+        sent = {node: rounds.model_for(node) for node in sampled}
+        found = rounds.finish(1, {node: Reply(...) for node in answered})
+
+    The mean of each cluster is its model: from the next round on its clients get it. A client in no
+    cluster gets the mean of all. With ``by="supports"`` the support of each client at the weights
+    of the first round is kept: a new client gets those weights, and its answer then counts only
+    where its cluster has no model yet. With ``by="data"`` each client is asked once for its
+    subspace, before its first round; a latecomer is placed, and gets its cluster's model at once.
+
+    Args:
+        arrays: the model to begin with.
+        rules: how clients are clustered and averaged.
+        num_values: the values of the whole model, where clients share only a part of it.
+
+    Raises:
+        InvalidParameter: a rule is out of its range.
+
+    Source: the Index-Overlap Similarity paper, section 5 (clustered federated learning).
+    """
+
+    def __init__(self, arrays: Model, rules: ClusterRules, num_values: int | None = None) -> None:
+        self.arrays: Model = {name: np.asarray(values) for name, values in arrays.items()}
+        """The mean of all clients."""
+        own = sum(values.size for values in self.arrays.values())
+        self._num_values = own if num_values is None else num_values
+        self.rules = rules
+        self.names = ClientNames()
+        """The clients' names, by whose order models are summed."""
+        self.history = ClusterHistory(rules.separation, rules.division)
+        by_data = rules.by == "data"
+        self.supports = SupportClusters[Model](
+            self.history,
+            self.names,
+            keeps_first=not by_data,
+            forget_after=rules.forget_after,
+            k_max=rules.k_max,
+            missing=rules.missing,
+        )
+        data = DataClusters(
+            self.history,
+            self.names,
+            missing=rules.missing,
+            recluster_every=rules.recluster_every,
+        )
+        self.data = data if by_data else None
+        """The clusters by data; None where clients are clustered by supports."""
+        self._contents: Mapping[int, Any] = {}
+        self.clusters: RoundClusters | None = None
+        """The clusters of the last round; None before the first, or if no client can be placed."""
+        self.cluster_arrays: dict[int, Model] = {}
+        """The model of each cluster."""
+        self.metrics: dict[int | None, dict[str, float]] = {}
+        """The mean metrics of the last round of each cluster, and of all under None."""
+
+    @property
+    def k(self) -> int | None:
+        """The K that clients should select, or None."""
+        return self.history.k
+
+    def begin(self, server_round: int, present: Mapping[int, str], ask: Asker) -> None:
+        """Begin a round.
+
+        Args:
+            server_round: the round's number, from 1.
+            present: the names of the connected nodes.
+            ask: asks nodes for their subspaces, with ``by="data"``.
+        """
+        self.names.names.update(present)
+        self.supports.begin(self.arrays, self._num_values, present)
+        if self.data is not None:
+            self._contents = self.data.subspaces
+            self.clusters = self.data.update(server_round, sorted(present), ask)
+
+    def model_for(self, node: int) -> Model:
+        """The model that a client gets to train in this round."""
+        cluster = self.history.cluster_of(node)
+        own = None if cluster is None else self.cluster_arrays.get(cluster)
+        if self.supports.keeps_first and cluster is None:
+            own = self.supports.first.lend(node)
+        return self.arrays if own is None else own
+
+    def finish(self, server_round: int, replies: Mapping[int, Reply]) -> RoundClusters | None:
+        """Cluster the clients, and average each cluster and all.
+
+        Args:
+            server_round: the round's number.
+            replies: the answer of each client that gave one.
+
+        Returns:
+            The clusters, with the share of each client in its cluster's mean, and the reasons why
+            some count less or not at all; None if no client can be placed.
+        """
+        if self.data is None:
+            messages, unread = self.supports.read({n: r.support for n, r in replies.items()})
+            self.clusters, self._contents = self.supports.update(
+                server_round, messages, unread, self.clusters
+            )
+        found = self.clusters
+        members: dict[int, tuple[int, ...]] = {}
+        if found is not None:
+            members = self.supports.first.members(found.members, replies, self.cluster_arrays)
+        weights = self._average(replies, members)
+        for node, why in sorted(weights.down.items()):
+            log.warning(
+                "round %d: the model of client %s: %s", server_round, self.names.of(node), why
+            )
+        if found is not None:
+            self.clusters = replace(
+                found,
+                names=dict(self.names.names),
+                tags=dict(self.names.tags),
+                replied=tuple(sorted(replies)),
+                weights=weights.values,
+                weighted_down=weights.down,
+            )
+        return self.clusters
+
+    def _average(
+        self, replies: Mapping[int, Reply], members: Mapping[int, tuple[int, ...]]
+    ) -> Weights[int]:
+        """Average all clients and each cluster; return the shares in clusters, and reasons."""
+        models = {node: reply.arrays for node, reply in replies.items()}
+        wrong = misfits(models, self.names.of, like=self.arrays)
+        known = RoundMembers(
+            {node: model for node, model in models.items() if node not in wrong},
+            {node: reply.examples for node, reply in replies.items()},
+            self._contents,
+            members,
+        )
+        weigh, least = node_weights(self.rules.weights), self.rules.min_members
+        everyone = weigh(sorted(known.models), known)
+        shares = weigh_clusters(members, known, weigh)
+        enough = {
+            cluster: nodes
+            for cluster, nodes in members.items()
+            if sum(shares.values.get(node, 0.0) > 0 for node in nodes) >= least
+        }
+        means = cluster_means(known.models, enough, shares.values, self.names.of)
+        self.cluster_arrays.update({number: self._like(mean) for number, mean in means.items()})
+        for gone in self.cluster_arrays.keys() - self.history.clusters:
+            del self.cluster_arrays[gone]
+        counted = {node: share for node, share in everyone.shares.items() if share > 0}
+        if len(counted) >= least:
+            whole = {node: everyone.values[node] for node in counted}
+            self.arrays = self._like(mean_model(known.models, whole, self.names.of))
+        groups: dict[int | None, dict[int, float]] = {None: counted}
+        for cluster, nodes in members.items():
+            groups[cluster] = {node: shares.values.get(node, 0.0) for node in nodes}
+        self.metrics = {
+            group: mean_metrics({node: replies[node].metrics for node in own if own[node] > 0}, own)
+            for group, own in groups.items()
+        }
+        values = {**dict.fromkeys(wrong, 0.0), **shares.values}
+        return Weights(values, {**wrong, **everyone.down, **shares.down})
+
+    def _like(self, mean: Model) -> Model:
+        """A mean with the types that the model has."""
+        return {n: mean[n].astype(old.dtype, copy=False) for n, old in self.arrays.items()}
+
+
+def mean_metrics(
+    metrics: Mapping[int, Mapping[str, object]], weights: Mapping[int, float]
+) -> dict[str, float]:
+    """The weighted mean of each finite number that all clients sent."""
+    found: dict[str, float] = {}
+    names = set.intersection(*(set(each) for each in metrics.values())) if metrics else set()
+    for name in sorted(names):
+        values = {node: each[name] for node, each in metrics.items()}
+        numbers = [v for v in values.values() if isinstance(v, int | float) and np.isfinite(v)]
+        if len(numbers) == len(values):
+            found[name] = float(np.average(numbers, weights=[weights[node] for node in values]))
+    return found

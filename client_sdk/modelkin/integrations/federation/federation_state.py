@@ -1,0 +1,75 @@
+"""``FederationState``: what a federation knows of its clients, to be continued by another run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from modelkin.core.subspaces.subspace import Subspace
+from modelkin.errors import InvalidParameter
+from modelkin.integrations.federation.cluster_means import Model
+from modelkin.integrations.federation.clustered_rounds import ClusteredRounds
+from modelkin.integrations.federation.messages import SupportMessage
+
+__all__ = ["FederationState"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FederationState:
+    """What another run needs to continue a federation, and to place newcomers in its clusters.
+
+    Attributes:
+        server_round: the last round.
+        names: the name of each client, by node.
+        clusters: the cluster of each client that is in one.
+        arrays: the mean of all.
+        cluster_arrays: the model of each cluster.
+        first: the weights at which supports were taken; None with clusters by data.
+        messages: the kept support of each client, at those weights.
+        subspaces: the subspace of each client, with clusters by data.
+    """
+
+    server_round: int
+    names: Mapping[int, str]
+    clusters: Mapping[int, int]
+    arrays: Model
+    cluster_arrays: Mapping[int, Model]
+    first: Model | None = None
+    messages: Mapping[int, SupportMessage] = field(default_factory=dict)
+    subspaces: Mapping[int, Subspace] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rounds: ClusteredRounds, server_round: int) -> FederationState:
+        """The state after a round."""
+        nodes = {node: rounds.history.cluster_of(node) for node in rounds.names.names}
+        return cls(
+            server_round,
+            dict(rounds.names.names),
+            {node: cluster for node, cluster in nodes.items() if cluster is not None},
+            rounds.arrays,
+            dict(rounds.cluster_arrays),
+            rounds.supports.first.weights,
+            dict(rounds.supports.first.messages),
+            {} if rounds.data is None else dict(rounds.data.subspaces),
+        )
+
+    def restore(self, rounds: ClusteredRounds) -> None:
+        """Let rounds that have not begun continue after this state.
+
+        Raises:
+            InvalidParameter: the state is of clients that were clustered in the other way.
+        """
+        if (self.first is None) is (rounds.data is None):
+            raise InvalidParameter(
+                "the federation before was clustered in the other way: give the same by",
+                field="by",
+            )
+        rounds.names.names.update(self.names)
+        for node, cluster in self.clusters.items():
+            rounds.history.join(node, cluster)
+        rounds.arrays = self.arrays
+        rounds.cluster_arrays.update(self.cluster_arrays)
+        if rounds.data is not None:
+            rounds.data.subspaces.update(self.subspaces)
+        elif self.first is not None:
+            rounds.supports.first.restore(self.first, self.messages, self.server_round)
