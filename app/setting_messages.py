@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 from sqlalchemy.engine import make_url
 
-from app.near_names import nearest
+from app.near_names import did_you_mean, nearest
 from app.removed import SETTINGS as REMOVED
 from app.settings import PREFIX, Settings
+from modelkin.errors import InvalidParameter
 
-__all__ = ["dbos_leftovers", "unknown_variables", "validation_messages"]
+__all__ = ["dbos_leftovers", "settings_from_values", "unknown_variables", "validation_messages"]
 
 _OF_OTHERS: Final = frozenset({"URL", "API_KEY", "KERNELS", "SPACE", "PROGRAM", "FAIL_POINTS"})
 """Names, without prefix, of variables that the SDK and :mod:`app.infra.fail_points` read."""
@@ -62,6 +63,37 @@ def _line_about(name: str, settings: Collection[str]) -> str | None:
     near = nearest(short, settings)
     hint = "" if near is None else f"; did you mean {PREFIX}{near}?"
     return f"{name} is not a setting, and is ignored{hint}"
+
+
+def settings_from_values(given: Mapping[str, Any], fixed: Mapping[str, Any]) -> Settings:
+    """Settings from values that a program gives by name.
+
+    Args:
+        given: some settings.
+        fixed: settings that the program cannot give.
+
+    Raises:
+        InvalidParameter: a name or a value cannot be; names it, and what there is.
+    """
+    known = Settings.model_fields.keys() - fixed.keys()
+    for name in given:
+        if name in fixed:
+            reason = f"{name!r}: the client sets {', '.join(fixed)} itself"
+        elif name not in known:
+            hint = did_you_mean(name, known) or f"; there are: {', '.join(sorted(known))}"
+            reason = f"{name!r}, which is no setting{hint}"
+        else:
+            continue
+        raise InvalidParameter(f"settings has {reason}", field="settings")
+    try:
+        return Settings(**given, **fixed)
+    except ValidationError as error:
+        wrong = [
+            f"settings[{'.'.join(map(str, entry['loc'])).lower()!r}]: "
+            + entry["msg"].removeprefix("Value error, ")  # without the value: it may be a secret
+            for entry in error.errors()
+        ]
+        raise InvalidParameter("; ".join(wrong), field="settings") from None
 
 
 def validation_messages(error: ValidationError, arguments: Iterable[str] = ()) -> list[str]:

@@ -61,7 +61,7 @@ def test_privacy(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page of privacy: a blinded space, what comes back, and what is refused."""
     operators: list[Server] = []  # those that the page embeds
 
-    def another(_: Path | None) -> InPlaceOfEmbedded:
+    def another(*_: object) -> InPlaceOfEmbedded:
         (folder := here / f"operator-{len(operators)}").mkdir()
         operators.append(Server(folder).start())
         return InPlaceOfEmbedded(operators[-1])

@@ -59,7 +59,6 @@ ELSEWHERE = {
     },
     "docs/starting.md": {
         "12 newcomers": "a command's output: tests/demo/test_demo_starting.py runs it",
-        "MODELKIN_MAX_LEARNGENE_BYTES": "does not end: tests/docs/test_starting_page.py runs it",
     },
 }
 """How the others begin, why no test of a page runs them, and which test stands in."""

@@ -39,7 +39,7 @@ def test_a_notebook_prints_what_it_shows(
     path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, service: Server
 ) -> None:
     """Each cell of code, in one namespace; ``:memory:`` is the service that is there."""
-    monkeypatch.setattr(EmbeddedService, "of", lambda _: InPlaceOfEmbedded(service))
+    monkeypatch.setattr(EmbeddedService, "of", lambda *_: InPlaceOfEmbedded(service))
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)

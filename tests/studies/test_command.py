@@ -26,7 +26,7 @@ def test_a_quick_study_asks_a_service(
     """Two cells are made, and their pages have the tables. A cell of test_making.py asks a service
     that it starts.
     """
-    monkeypatch.setattr(EmbeddedService, "of", lambda _: InPlaceOfEmbedded(sqlite_server))
+    monkeypatch.setattr(EmbeddedService, "of", lambda *_: InPlaceOfEmbedded(sqlite_server))
     assert 0 == main(["all", "--quick"])
     said = capsys.readouterr().out
     assert "retrieval digits-cnn-dir01-20-0:" in said

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 
 import modelkin
 from modelkin.client._transport.embedded import EmbeddedService
+from modelkin.errors import InvalidParameter
 from tests.support.servers.waiting import wait_for
 
 SUPPORT = modelkin.Support.from_indices(range(10), 1000)
@@ -52,9 +54,14 @@ def lives(pid: int) -> bool:
 @pytest.mark.slow
 def test_a_folder_keeps_its_models(tmp_path: Path) -> None:
     """Two clients of one process share a service; the next one finds what they stored."""
-    folder = tmp_path / "kin"
-    with modelkin.Client(path=folder) as one, modelkin.Client(path=folder) as two:
+    folder, settings = tmp_path / "kin", {"quota_spaces": 1}
+    with (
+        modelkin.Client(path=folder, settings=settings) as one,
+        modelkin.Client(path=folder) as two,
+    ):
         assert one.url == two.url
+        with pytest.raises(InvalidParameter, match="with other settings"):
+            modelkin.Client(path=folder, settings={"quota_spaces": 2})
         one.ensure_space("a", num_parameters=1000)
         two.put_support("a", "m", SUPPORT)
     with pytest.raises(httpx.ConnectError):
@@ -75,11 +82,13 @@ def test_a_folder_keeps_its_models(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_memory_is_deleted_with_the_client() -> None:
-    """``:memory:`` leaves no folder and no process, and two of them share nothing."""
+    """``:memory:`` leaves no folder and no process; its service has the given settings."""
 
     async def asked() -> tuple[Path, int]:
-        async with modelkin.AsyncClient(":memory:") as client:
+        async with modelkin.AsyncClient(":memory:", settings={"quota_spaces": 1}) as client:
             await client.ensure_space("a", num_parameters=1000)
+            with pytest.raises(modelkin.ServerError, match="quota spaces"):
+                await client.ensure_space("b", num_parameters=1000)
             ((pid, folder),) = services_of(os.getpid()).items()
             assert folder.is_dir()
             return folder, pid
@@ -124,6 +133,34 @@ def test_what_can_be_no_folder_is_refused(tmp_path: Path) -> None:
     for arguments in ({"path": file}, {"path": 7}, {"url": "http://a.test", "path": tmp_path}):
         with pytest.raises(modelkin.InvalidInput):
             modelkin.Client(**arguments)
+
+
+@pytest.mark.parametrize("value", [7, ["quota_spaces"], {1: 2}, {"a": [1]}, {"a": float("nan")}])
+def test_settings_are_plain_values_by_name(value: Any) -> None:
+    """Said at once; what the service knows is said by it, below."""
+    with pytest.raises(InvalidParameter) as raised:
+        modelkin.Client(":memory:", settings=value)
+    assert "settings" == raised.value.field
+
+
+@pytest.mark.parametrize("client", [modelkin.Client, modelkin.AsyncClient])
+@pytest.mark.parametrize("url", [None, "http://kin.test"])
+def test_settings_of_a_service_elsewhere_are_refused(client: Any, url: str | None) -> None:
+    """Who starts it gives it its settings."""
+    with pytest.raises(InvalidParameter, match="service that the client starts") as raised:
+        client(url, settings={"max_learngene_bytes": 1})
+    assert "settings" == raised.value.field
+
+
+@pytest.mark.slow
+def test_a_service_refuses_settings_by_their_names() -> None:
+    """Each call says so, and no process is left."""
+    client = modelkin.Client(":memory:", settings={"max_learngenes_bytes": 1 << 20})
+    for _ in range(2):
+        with pytest.raises(InvalidParameter, match="did you mean 'max_learngene_bytes'"):
+            list(client.spaces.list())
+    client.close()
+    assert {} == services_of(os.getpid())
 
 
 @pytest.mark.slow

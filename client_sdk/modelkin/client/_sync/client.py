@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
@@ -97,6 +98,7 @@ class Client(Uploads, Queries, Anatomies):
         api_key: str | None = None,
         *,
         path: str | os.PathLike[str] | None = None,
+        settings: Mapping[str, str | int | float | bool | None] | None = None,
         timeout: float = CALL_SECONDS,
         idle_timeout: float = IDLE_SECONDS,
         retries: int = 3,
@@ -116,6 +118,10 @@ class Client(Uploads, Queries, Anatomies):
                 default.
             path: a folder: the client has a service of its own, whose data stays in the folder.
                 The clients of one process share the service.
+            settings: settings of a service that the client starts, by name, such as
+                ``{"max_learngene_bytes": 1_000_000}``. docs/settings.md lists all, by their
+                variables. The service checks them when it starts: the first call raises
+                :class:`InvalidParameter` for a name or a value that cannot be.
             timeout: seconds of a call from its start to the last byte of its answer, retries and
                 their pauses included; by default 600. What sends several requests has them for
                 each: listings, ``put_many``, learngenes for each 16 MiB.
@@ -132,7 +138,7 @@ class Client(Uploads, Queries, Anatomies):
             InvalidParameter: an argument is out of range or of another form.
             MissingExtra: the service is to be started, and is not installed.
         """
-        service = embedded_service(url, path)
+        service = embedded_service(url, path, settings)
         address = url if service is None else service.url
         config = Config.resolve(address, api_key, timeout, retries, idle_timeout, max_answer_bytes)
         connection = Connection(config, transport, service)

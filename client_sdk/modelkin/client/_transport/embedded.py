@@ -8,6 +8,8 @@ parent's id. Clients of one process share the service of a folder.
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
 import shutil
 import socket
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
@@ -30,6 +33,10 @@ MEMORY: Final = ":memory:"
 _START_TIMEOUT_S: Final = 300.0
 _STOP_TIMEOUT_S: Final = 30.0
 _LOG: Final = "service.log"
+_REFUSED: Final = 2
+"""The exit code of a service that refused its settings."""
+
+Values = Mapping[str, str | int | float | bool | None]
 
 
 class EmbeddedService:
@@ -38,6 +45,7 @@ class EmbeddedService:
     Args:
         folder: the folder of the data; None for a temporary one, which the service deletes at its
             end.
+        settings: the service's settings by name; by default its own defaults.
 
     Raises:
         MissingExtra: the service is not installed.
@@ -46,31 +54,44 @@ class EmbeddedService:
     _shared: ClassVar[dict[tuple[int, Path], EmbeddedService]] = {}
     _sharing: ClassVar[PerProcess[threading.Lock]] = PerProcess(threading.Lock)
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self, folder: Path | None, settings: Values | None = None) -> None:
         code = server_folder()
         self.folder = Path(tempfile.mkdtemp(prefix="modelkin-")) if folder is None else folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self._temporary = folder is None
+        self._settings = dict(settings or {})
         self._owner = os.getpid()
         self._users = 1
         self._ready = False
+        self._said = ""
         self._waiting = threading.Lock()
         with socket.create_server(("127.0.0.1", 0)) as listening:
             self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             self._process = self._start_process(code, listening)
 
     @classmethod
-    def of(cls, folder: Path | None) -> EmbeddedService:
-        """Return the service of a folder, which other clients of this process may use already."""
+    def of(cls, folder: Path | None, settings: Values | None = None) -> EmbeddedService:
+        """Return the service of a folder, which other clients of this process may use already.
+
+        Raises:
+            InvalidParameter: it runs with other settings than those that are asked for.
+            MissingExtra: the service is not installed.
+        """
         if folder is None:
-            return cls(None)
+            return cls(None, settings)
         key = os.getpid(), folder.resolve()
         with cls._sharing.get():
             known = cls._shared.get(key)
             if known is not None and known._process.poll() is None:
+                if settings is not None and settings != known._settings:
+                    raise InvalidParameter(
+                        f"another client of this process runs the service of {folder} with other "
+                        f"settings: close it first",
+                        field="settings",
+                    )
                 known._users += 1
                 return known
-            made = cls._shared[key] = cls(key[1])
+            made = cls._shared[key] = cls(key[1], settings)
             return made
 
     def wait(self) -> None:
@@ -78,6 +99,7 @@ class EmbeddedService:
 
         Raises:
             ConnectionFailed: the service could not start; gives the service's own reason.
+            InvalidParameter: the service refuses its settings.
         """
         if self._ready or os.getpid() != self._owner:  # it is listening, and the owner waits
             return
@@ -110,7 +132,7 @@ class EmbeddedService:
         if self._temporary:
             arguments.append("--temporary")
         with (self.folder / _LOG).open("wb") as log:
-            return subprocess.Popen(  # noqa: S603
+            process = subprocess.Popen(  # noqa: S603
                 server_command("app.server.embedded", *arguments),
                 env=environment,
                 stdin=subprocess.PIPE,
@@ -119,29 +141,42 @@ class EmbeddedService:
                 pass_fds=[listening.fileno()],
                 start_new_session=True,  # an interrupted notebook cell must not end it
             )
+        with contextlib.suppress(OSError):  # a process that has ended says why
+            # Not as arguments or variables: there may be secrets among them.
+            _pipe(process.stdin).write(json.dumps(self._settings).encode() + b"\n")
+            _pipe(process.stdin).flush()
+        return process
 
     def _await(self) -> None:
         killer = threading.Timer(_START_TIMEOUT_S, self._process.kill)
         killer.start()
         try:
-            said = _pipe(self._process.stdout).readline()
+            self._said = self._said or _pipe(self._process.stdout).readline().decode().strip()
         finally:
             killer.cancel()
-        if said.strip() == b"ready":
+        if self._said == "ready":
             return
-        self._process.wait()
-        lines = said.decode().strip() or f"it ended by itself: see {self.folder / _LOG}"
+        if self._process.wait() == _REFUSED and self._said:
+            raise InvalidParameter(self._said, field="settings")
+        lines = self._said or f"it ended by itself: see {self.folder / _LOG}"
         raise ConnectionFailed(f"the embedded service cannot start: {lines}")
 
 
-def embedded_service(url: Any, path: Any) -> EmbeddedService | None:
+def embedded_service(url: Any, path: Any, settings: Any = None) -> EmbeddedService | None:
     """The embedded service that a client's arguments ask for, or None for a service at a URL.
 
     Raises:
-        InvalidParameter: the arguments ask for both, or this system cannot embed a service.
+        InvalidParameter: the arguments ask for both, or for settings of a service at a URL; or this
+            system cannot embed a service.
         MissingExtra: the service is not installed.
     """
     if path is None and url != MEMORY:
+        if settings is not None:
+            raise InvalidParameter(
+                "settings are of a service that the client starts, with ':memory:' or path=; who "
+                "starts the service of a URL gives it its settings",
+                field="settings",
+            )
         return None
     if path is not None and url is not None:
         raise InvalidParameter("give url or path, not both", field="path")
@@ -150,15 +185,38 @@ def embedded_service(url: Any, path: Any) -> EmbeddedService | None:
             "a service is embedded on Linux and macOS alone: start one with `modelkin serve`",
             field="path",
         )
+    values = None if settings is None else _checked(settings)
     if path is None or path == MEMORY:
-        return EmbeddedService.of(None)
+        return EmbeddedService.of(None, values)
     try:
         folder = Path(path).expanduser()
     except (TypeError, RuntimeError) as error:
         raise InvalidParameter(f"path is not a folder: {error}", field="path") from None
     if folder.exists() and not folder.is_dir():
         raise InvalidParameter(f"path is a folder of data, and {folder} is a file", field="path")
-    return EmbeddedService.of(folder)
+    return EmbeddedService.of(folder, values)
+
+
+def _checked(settings: Any) -> Values:
+    """Settings as the service can read them, which checks names and ranges itself.
+
+    Raises:
+        InvalidParameter: not a dictionary of plain values by name.
+    """
+    if not isinstance(settings, Mapping):
+        raise InvalidParameter(
+            f"settings is a dictionary of values by name, not {type(settings).__name__}",
+            field="settings",
+        )
+    for name, value in settings.items():
+        plain = value is None or isinstance(value, str | int | float)
+        endless = isinstance(value, float) and not math.isfinite(value)
+        if not isinstance(name, str) or not plain or endless:
+            raise InvalidParameter(
+                f"settings[{name!r}] is text, a finite number, True, False or None, not {value!r}",
+                field="settings",
+            )
+    return dict(settings)
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
