@@ -19,6 +19,7 @@ from modelkin.integrations.flower.learngenes.layers import (
     part_of,
     values_by_name,
 )
+from modelkin.integrations.flower.shards.records import RECORD as SHARDS
 
 __all__ = ["RECORD", "LearngeneMod"]
 
@@ -28,6 +29,11 @@ RECORD: Final = "modelkin-learngene"
 """The name of the record of a refusal, and of the private layers in a client's state."""
 
 _LAYOUT: Final = "modelkin-learngene-layout"
+
+_SHARD_MOD: Final = (
+    "the server averages in shards, and ShardMod is behind LearngeneMod or missing: the order is "
+    "mods=[DataMod(...) or SupportMod(), ShardMod(), LearngeneMod(...)]"
+)
 
 Next = Callable[[Message, Context], Message]
 Layout = dict[str, tuple[str, tuple[int, ...]]]
@@ -82,6 +88,8 @@ class LearngeneMod:
 
     def __call__(self, msg: Message, ctxt: Context, call_next: Next) -> Message:
         """Give the app a whole model, and take the private layers out of its reply."""
+        if SHARDS in msg.content:  # ShardMod lets none of its records pass
+            return _refusal(msg, _SHARD_MOD, RECORD, SHARDS)
         if not msg.content.array_records:
             return call_next(msg, ctxt)
         try:
@@ -187,6 +195,9 @@ def _as_numpy(value: Any) -> np.typing.NDArray[Any]:
     return np.asarray(value)
 
 
-def _refusal(msg: Message, why: str) -> Message:
+def _refusal(msg: Message, why: str, *records: str) -> Message:
     log.warning("nothing is sent: %s", why)
-    return Message(RecordDict({RECORD: ConfigRecord({"refused": why})}), reply_to=msg)
+    refused = RecordDict()
+    for name in records or (RECORD,):
+        refused[name] = ConfigRecord({"refused": why})
+    return Message(refused, reply_to=msg)

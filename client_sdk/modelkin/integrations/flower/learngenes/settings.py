@@ -45,6 +45,10 @@ def check_inner(strategy: Any, min_members: int, weights: str) -> None:
         raise InvalidParameter(
             "put LearngeneStrategy inside ClusteredStrategy, not around it", field="strategy"
         )
+    if hasattr(strategy, "costs"):
+        raise InvalidParameter(
+            "LearngeneStrategy cannot be inside LearngeneStrategy: use one", field="strategy"
+        )
     if not isinstance(strategy, ShardedStrategy):
         return
     if strategy.min_members < min_members:

@@ -25,6 +25,8 @@ from modelkin.federation.sharing.sealing import check_group_secret
 from modelkin.integrations.federation.shard_results import Piece
 from modelkin.integrations.federation.shard_rounds import check_examples
 from modelkin.integrations.flower import _arrays
+from modelkin.integrations.flower._grids import RECORD as QUESTIONS
+from modelkin.integrations.flower._grids import is_ask
 from modelkin.integrations.flower.learngenes.mod import RECORD as LEARNGENE
 from modelkin.integrations.flower.mixing import COMMON
 from modelkin.integrations.flower.shards.records import (
@@ -50,6 +52,11 @@ log = logging.getLogger("modelkin.integrations")
 NEUTRAL: Final = "modelkin-neutral"
 """The key in the node's configuration: 1 for a node that aggregates and never trains."""
 
+_DATA_MOD: Final = (
+    "DataMod is behind ShardMod or missing: the order is "
+    "mods=[DataMod(...), ShardMod(), LearngeneMod(...)]"
+)
+
 _UPDATE: Final = "modelkin-update"
 _STATE: Final = {Member: "modelkin-member", Aggregator: "modelkin-aggregator"}
 """The names of records in the client's state, which outlasts the process of a message."""
@@ -63,11 +70,11 @@ class ShardMod:
 
         app = ClientApp(mods=[ShardMod(), LocalDpMod(...)])
 
-    ``ShardMod`` must be the first mod: it takes the reply that the other mods made. No arrays leave
-    the client in the clear: a training message of a server without ``ShardedStrategy`` is refused,
-    as is another plan in the same run. Each client sets its own least number of members, since an
-    average of one member is that member's model. The log has the roster's digest, which is the same
-    at all members.
+    ``DataMod`` and ``SupportMod`` come before ``ShardMod``, and all other mods behind it: it takes
+    the reply that they made. No arrays leave the client in the clear: a training message of a
+    server without ``ShardedStrategy`` is refused, as is another plan in the same run. Each client
+    sets its own least number of members, since an average of one member is that member's model. The
+    log has the roster's digest, which is the same at all members.
 
     Args:
         group_secret: 16 bytes or more that all clients know, and the server does not. Without it,
@@ -99,6 +106,10 @@ class ShardMod:
         if msg.metadata.message_type.partition(".")[0] != "train":
             return call_next(msg, ctxt)
         asked = msg.content.config_records.get(RECORD)
+        if is_ask(msg):
+            log.warning("no subspace is sent: %s", _DATA_MOD)
+            refused = RecordDict({QUESTIONS: ConfigRecord({"refused": _DATA_MOD})})
+            return Message(refused, reply_to=msg)
         try:
             if asked is None:
                 raise InvalidParameter(

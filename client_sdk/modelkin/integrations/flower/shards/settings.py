@@ -28,6 +28,7 @@ _INSTEAD: Final = {
     "DifferentialPrivacyClientSideFixedClipping": "LocalDpMod behind ShardMod",
     "DifferentialPrivacyClientSideAdaptiveClipping": "LocalDpMod behind ShardMod",
     "ClusteredStrategy": "ClusteredStrategy(ShardedStrategy(...)), the other way around",
+    "LearngeneStrategy": "LearngeneStrategy(ShardedStrategy(...)), the other way around",
     "ShardedStrategy": "one ShardedStrategy",
 }
 """The alternatives to strategies that need each client's model."""

@@ -167,8 +167,8 @@ class ShardedStrategy(Strategy):
         if not any(map(self._members.has, shards.present())) and self._outside:
             node, why = next(iter(self._outside.items()))
             raise InvalidParameter(
-                f"no node averages in shards; is ShardMod the first mod of the app? Node {node}: "
-                f"{why}",
+                f"no node averages in shards; is ShardMod the first mod of the app, but for "
+                f"DataMod and SupportMod? Node {node}: {why}",
                 field="grid",
             )
         roster, number = self._members.begin(shards.present())

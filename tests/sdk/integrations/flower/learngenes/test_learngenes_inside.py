@@ -154,12 +154,6 @@ def test_bad_arguments_are_named(
     assert field == caught.value.field
 
 
-def test_clusters_are_outside() -> None:
-    """The other way around is an error that says how."""
-    with pytest.raises(InvalidParameter, match="inside ClusteredStrategy"):
-        LearngeneStrategy(ClusteredStrategy(averaging()))
-
-
 def _supporting(node: int) -> ClientApp:
     """A client that hands over its importance, and shares its first layer."""
     mods: list[Any] = [SupportMod()]
