@@ -2,7 +2,7 @@
 
 The model is in the cluster whose ten nearest members are the most similar to it on average, see
 ``nearest_members``, if that is at least half of what the cluster's members have among themselves
-beyond chance, see ``yardsticks``. An assignment stores nothing and changes no clustering; a data
+beyond chance. An assignment stores nothing and changes no clustering; a data
 subspace that joins becomes a member, and moves the mean of its cluster.
 """
 
@@ -15,9 +15,8 @@ from statistics import fmean
 
 from app.infra.db.database import Reader
 from app.kinship.clustering.centroids import nearest_centroid, nearest_to_join
-from app.kinship.clustering.nearest_members import VOTERS, is_decided, nearest_cluster
+from app.kinship.clustering.nearest_members import nearest_cluster, yardsticks
 from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
-from app.kinship.clustering.yardsticks import yardsticks
 from app.kinship.unknown_chance import why_no_p
 from app.models.catalog.reader import Subject
 from app.models.catalog.repositories.candidates import Candidate, candidates_by_name
@@ -26,6 +25,7 @@ from app.models.subspaces.service import SubspaceService, check_compare
 from app.search.comparer import Comparer
 from app.search.service import SearchService
 from modelkin.core.kinship.nearness import Nearness
+from modelkin.core.kinship.newcomers import VOTERS, is_decided
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
 from modelkin.types.vocabulary import Compare

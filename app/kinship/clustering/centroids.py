@@ -22,14 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from app.infra.db.database import Reader
-from app.kinship.clustering.nearest_members import VOTERS, witnesses
+from app.kinship.clustering.nearest_members import witnesses
 from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
-from app.kinship.clustering.yardsticks import pairs_within
 from app.models.catalog.reader import Subject
 from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.spaces.records import SpaceRecord
 from app.models.subspaces.service import SubspaceService, exact_neighbor, subspace_of
 from modelkin.core.clustering.clustering import NOISE, mean_with_newcomer, mean_within
+from modelkin.core.kinship.newcomers import VOTERS, pairs_within
 from modelkin.core.subspaces.affinity import SubspaceDistances, scaled_columns
 from modelkin.core.subspaces.subspace import Compare
 from modelkin.errors import InvalidParameter

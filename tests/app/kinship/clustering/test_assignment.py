@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from app.kinship.clustering.nearest_members import cluster_similarities, is_decided, nearest_cluster
+from app.kinship.clustering.nearest_members import nearest_cluster
 from app.kinship.clustering.records import ClusteringContent
-from app.kinship.clustering.yardsticks import Yardstick
 from modelkin.core.kinship.nearness import Nearness
+from modelkin.core.kinship.newcomers import Yardstick, cluster_similarities, is_decided
 from modelkin.errors import InvalidParameter
 from modelkin.types.clusterings import Assignment
 from modelkin.types.search import Neighbor
