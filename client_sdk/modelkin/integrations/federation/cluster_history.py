@@ -29,6 +29,8 @@ from modelkin.integrations._background_uploader import BackgroundUploader
 from modelkin.integrations._space_uploads import SpaceUploads
 from modelkin.integrations.federation.client_names import ClientNames, check_model_pattern
 from modelkin.integrations.federation.messages import SupportMessage, comparable, similarities
+from modelkin.integrations.federation.newcomers import Content, assign
+from modelkin.types.clusterings import Assignment
 from modelkin.types.models import BulkItem
 from modelkin.types.spaces import SubspaceSpec
 from modelkin.types.vocabulary import ImportanceKind
@@ -59,6 +61,7 @@ class RoundClusters:
         weights: the share of each client that replied in the mean of its cluster; of a client that
             is left out 0.
         weighted_down: why a client is left out of a mean, or counts less, by node.
+        contents: the supports, signatures or subspaces that the clusters are made of, by node.
     """
 
     server_round: int
@@ -74,6 +77,7 @@ class RoundClusters:
     model: str = "{node}"
     weights: Mapping[int, float] = field(default_factory=dict)
     weighted_down: Mapping[int, str] = field(default_factory=dict)
+    contents: Mapping[int, Content] = field(default_factory=dict, repr=False)
 
     @property
     def members(self) -> dict[int, tuple[int, ...]]:
@@ -98,6 +102,26 @@ class RoundClusters:
             cluster: tuple(self.model.replace("{node}", name) for name in names)
             for cluster, names in self.named.items()
         }
+
+    def assign(self, newcomer: Content) -> Assignment:
+        """The cluster that a newcomer would be in, by the rules of a service, and without one.
+
+            placed = strategy.clusters.assign(support)
+            start = strategy.cluster_arrays[placed.cluster]  # where it is not -1: placed.reason
+
+        Nothing is stored, and no cluster moves. Chance is that of a space without a layout.
+
+        Args:
+            newcomer: a support or a signature at the weights that the clients' are of (with
+                ``per_cluster`` those of the first round); or a data subspace, where clusters are by
+                data.
+
+        Raises:
+            InvalidParameter: the newcomer is of another kind than what the clusters are made of.
+            SpaceMismatch: it is of another number of parameters, or another kind of signature or
+                subspace.
+        """
+        return assign(self, newcomer)
 
 
 class ClusterHistory:
@@ -149,7 +173,10 @@ class ClusterHistory:
         similarity, num_perm = similarities([kept[node] for node in nodes])
         self.k = median_low(message.k_star for message in kept.values())
         left_out = {**unread, **incomparable}
-        return self.group(server_round, nodes, similarity, left_out, num_perm=num_perm)
+        contents = {node: kept[node].content for node in nodes}
+        return self.group(
+            server_round, nodes, similarity, left_out, num_perm=num_perm, contents=contents
+        )
 
     def group(
         self,
@@ -159,6 +186,7 @@ class ClusterHistory:
         left_out: Mapping[int, str],
         *,
         num_perm: int | None = None,
+        contents: Mapping[int, Content] | None = None,
     ) -> RoundClusters:
         """Group clients by S of all pairs, and number the groups as before.
 
@@ -168,6 +196,7 @@ class ClusterHistory:
             similarity: S of all pairs, shape ``(n, n)``.
             left_out: the reasons why other clients are in no cluster, by node.
             num_perm: h of the signatures that S was estimated from; None where S is exact.
+            contents: what S is of, by node, to which newcomers are compared.
         """
         if self._division.is_given:
             labels, silhouette = self._division.groups(similarity)
@@ -181,6 +210,7 @@ class ClusterHistory:
             exact=num_perm is None,
             silhouette=silhouette,
             left_out=left_out,
+            contents=contents or {},
         )
 
     def forget_others(self, nodes: Collection[int]) -> None:

@@ -10,19 +10,19 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from modelkin.core.clustering.clustering import NOISE, mean_within
-from modelkin.core.similarity.distances import MatrixDistances
-from modelkin.core.subspaces.affinity import Stack, affinities, scaled_columns
+from modelkin.core.clustering.clustering import NOISE
+from modelkin.core.subspaces.affinity import affinities
 from modelkin.core.subspaces.subspace import Compare, Subspace
 from modelkin.errors import InvalidInput, InvalidParameter
+from modelkin.integrations.federation.centroids import Centroids, usual_comparison
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import ClusterHistory, RoundClusters
+from modelkin.integrations.federation.newcomers import kind_of
 
 __all__ = ["ASK", "Answers", "Asker", "DataClusters"]
 
@@ -74,7 +74,7 @@ class DataClusters:
         self._history, self._names = history, names
         self._missing, self._every = missing, recluster_every
         self._left_out: dict[int, str] = {}
-        self._centroids: _Centroids | None = None
+        self._centroids: Centroids | None = None
         self._found: RoundClusters | None = None
         self._since = 0
         self.subspaces: dict[int, Subspace] = {}
@@ -146,14 +146,14 @@ class DataClusters:
         Before there are clusters, the kind of most nodes decides.
         """
         known = [node for node in self.subspaces if node not in new] or self.subspaces
-        kinds = Counter(_kind(self.subspaces[node]) for node in known)
+        kinds = Counter(kind_of(self.subspaces[node]) for node in known)
         if not kinds:
             return []
         expected, _ = kinds.most_common(1)[0]
         for node, found in list(self.subspaces.items()):
-            if _kind(found) != expected:
+            if kind_of(found) != expected:
                 del self.subspaces[node]
-                m, constant, weighting = _kind(found)
+                m, constant, weighting = kind_of(found)
                 self._leave_out(
                     node,
                     f"its subspace has m {m}, constant {constant:g} and weighting {weighting!r}, "
@@ -167,13 +167,15 @@ class DataClusters:
 
     def _cluster(self, server_round: int) -> RoundClusters:
         """Cluster all nodes, and take their centroids for newcomers."""
-        compare = _usual(list(self.subspaces.values()))
+        compare = usual_comparison(list(self.subspaces.values()))
         nodes = sorted(node for node, own in self.subspaces.items() if own.of(compare))
         held = [self.subspaces[node] for node in nodes]
         similarity = affinities(held, compare)
-        found = self._history.group(server_round, nodes, similarity, {})
+        found = self._history.group(
+            server_round, nodes, similarity, {}, contents=dict(zip(nodes, held, strict=True))
+        )
         self._since = server_round
-        self._centroids = _Centroids(held, found.clusters, compare)
+        self._centroids = Centroids(held, found.clusters, compare)
         for node in self.subspaces:
             self._left_out.pop(node, None)
         return self._place(sorted(set(self.subspaces) - set(nodes)), found)
@@ -183,7 +185,7 @@ class DataClusters:
         assert self._centroids is not None
         placed = dict[int, int]()
         for node in new:
-            cluster = self._centroids.nearest(self.subspaces[node])
+            cluster = self._centroids.place(self.subspaces[node]).cluster
             if cluster == NOISE:
                 self._leave_out(node, "its data is near that of no cluster")
                 continue
@@ -201,79 +203,6 @@ class DataClusters:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Members:
-    """The clustered subspaces under one comparison.
-
-    Attributes:
-        stack: the subspaces, in the form that is compared.
-        within: the squared length of each centroid, ``(k,)``.
-        overall: the squared length of the mean of all.
-    """
-
-    stack: Stack
-    within: npt.NDArray[np.float64]
-    overall: float
-
-    @classmethod
-    def of(
-        cls, held: Sequence[Subspace], labels: npt.NDArray[np.int64], compare: Compare
-    ) -> _Members:
-        distances = MatrixDistances(affinities(held, compare))
-        return cls(
-            Stack.of(held, compare),
-            mean_within(distances, labels),
-            float(mean_within(distances, np.zeros_like(labels))[0]),
-        )
-
-
-class _Centroids:
-    """The mean of each cluster, to which newcomers are compared.
-
-    Args:
-        held: the n clustered subspaces.
-        clusters: the cluster of each subspace, ``(n,)``.
-        compare: the comparison that the clusters were made by.
-    """
-
-    def __init__(
-        self, held: Sequence[Subspace], clusters: npt.NDArray[np.int64], compare: Compare
-    ) -> None:
-        self.compare: Compare = compare
-        self._ids, self._labels = np.unique(clusters, return_inverse=True)
-        self._held = held
-        self._members: dict[Compare, _Members] = {}
-
-    def nearest(self, newcomer: Subspace) -> int:
-        """The cluster of the nearest centroid; -1 where the mean of all is as near.
-
-        A newcomer without a class in common with any node is compared by all its samples.
-        """
-        ways: tuple[Compare, ...] = (self.compare,)
-        if self.compare == "classes":
-            ways = ("classes", "whole")
-        for compare in ways:
-            members = self._of(compare)
-            similarity = members.stack.query(scaled_columns(newcomer, compare))
-            if similarity.any():
-                return self._best_cluster(similarity, members)
-        return NOISE
-
-    def _of(self, compare: Compare) -> _Members:
-        if compare not in self._members:
-            self._members[compare] = _Members.of(self._held, self._labels, compare)
-        return self._members[compare]
-
-    def _best_cluster(self, similarity: npt.NDArray[np.float64], members: _Members) -> int:
-        sizes = np.bincount(self._labels)
-        squared = 1.0 - 2.0 * np.bincount(self._labels, similarity) / sizes + members.within
-        centre = 1.0 - 2.0 * float(similarity.mean()) + members.overall
-        best = int(squared.argmin())
-        if squared.size > 1 and squared[best] >= centre:
-            return NOISE
-        return int(self._ids[best])
-
-
 def _drop_missing(found: RoundClusters, present: set[int]) -> RoundClusters:
     """The clusters without the nodes that are gone."""
     at = [place for place, node in enumerate(found.nodes) if node in present]
@@ -285,13 +214,3 @@ def _drop_missing(found: RoundClusters, present: set[int]) -> RoundClusters:
         similarity=found.similarity[np.ix_(at, at)],
         left_out=dict(sorted({**found.left_out, **gone}.items())),
     )
-
-
-def _kind(subspace: Subspace) -> tuple[int, float, str]:
-    """The properties that comparable subspaces have in common."""
-    return subspace.num_features, subspace.constant, subspace.weighting
-
-
-def _usual(held: Sequence[Subspace]) -> Compare:
-    """The usual comparison: by classes if most subspaces have some, else by all samples."""
-    return "classes" if 2 * sum(bool(own.labels) for own in held) > len(held) else "whole"
