@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save_file
 import modelkin
 from modelkin import AsyncClient, Client
 from modelkin.checkpoints import CheckpointSink, CheckpointValues, open_checkpoint
-from modelkin.client._protocol.merges import party as merge_party
 from modelkin.errors import ApiError, InvalidParameter, MergeFailed
+from modelkin.federation.merging import party as merge_party
 from tests.support.federations.sharing import fedavg, updates
 from tests.support.http_space import Space
 

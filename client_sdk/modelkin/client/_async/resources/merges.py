@@ -13,10 +13,10 @@ from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
 from modelkin.client._protocol.merges import calls as merges
 from modelkin.client._protocol.merges.calls import AnyMerge
-from modelkin.client._protocol.merges.party import MergeParty
-from modelkin.client._protocol.merges.polling import Polling
 from modelkin.client._transport.concurrency import async_offload
 from modelkin.errors import ConnectionFailed, InvalidParameter, PayloadTooLarge, ServerError
+from modelkin.federation.merging.party import MergeParty
+from modelkin.federation.merging.polling import Polling
 from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
 from modelkin.federation.sharing.values import ArraySink, ValueSink, ValueSource, source_of
 from modelkin.types.merges import Merge, Merged, MergeInfo
@@ -171,6 +171,7 @@ class AsyncMerges(AsyncResource):
         sink = output if output is not None else self._memory(known, source)
         party = await async_offload(
             MergeParty,
+            merges.HubMail(space, merge),
             space,
             merges.name_of(merge),
             model,

@@ -16,20 +16,7 @@ from modelkin.types.merges import Merge, MergeInfo
 from modelkin.types.paging import Page
 from modelkin.wire import CELL, JSON
 
-__all__ = [
-    "AnyMerge",
-    "create",
-    "delete",
-    "get",
-    "get_cell",
-    "get_result",
-    "join",
-    "judge",
-    "list_all",
-    "name_of",
-    "put_cell",
-    "put_result",
-]
+__all__ = ["AnyMerge", "HubMail", "create", "delete", "get", "list_all", "name_of"]
 
 AnyMerge: TypeAlias = str | MergeInfo
 """A merge, or its name."""
@@ -76,70 +63,6 @@ def delete(space: str, merge: AnyMerge) -> Call[None]:
     return Call(requests.write("DELETE", _path(space, merge)), read_nothing)
 
 
-def join(
-    space: str,
-    merge: AnyMerge,
-    party: str,
-    public_key: bytes,
-    token: str,
-    fields: Mapping[str, Any],
-) -> Call[None]:
-    """Joins a merge with the digest of a token. The same key and token may join again."""
-    body = {
-        "public_key": base64.b64encode(public_key).decode(),
-        "token_digest": hashlib.sha256(token.encode()).hexdigest(),
-        **fields,
-    }
-    request = requests.post(f"{_path(space, merge)}/members/{quote_model(party)}", body)
-    return Call(request, read_nothing)
-
-
-def put_cell(
-    space: str, merge: AnyMerge, member: str, token: str, place: tuple[int, int, int], data: bytes
-) -> Call[None]:
-    """Sends a sealed cell; ``place`` is attempt, shard and piece."""
-    where = "/".join(map(str, place))
-    path = f"{_path(space, merge)}/cells/{where}/{quote_model(member)}"
-    return Call(_write(path, token, data), read_nothing)
-
-
-def put_result(
-    space: str, merge: AnyMerge, token: str, shard: int, piece: int, data: bytes
-) -> Call[None]:
-    """Sends a sealed result."""
-    return Call(_write(f"{_path(space, merge)}/results/{shard}/{piece}", token, data), read_nothing)
-
-
-def get_cell(
-    space: str, merge: AnyMerge, member: str, token: str, place: tuple[int, int, int]
-) -> Call[bytes]:
-    """Reads a cell of a shard, as its aggregator."""
-    where = "/".join(map(str, place))
-    path = f"{_path(space, merge)}/cells/{where}/{quote_model(member)}"
-    return Call(_fetch(path, token), _cell)
-
-
-def get_result(space: str, merge: AnyMerge, token: str, shard: int, piece: int) -> Call[bytes]:
-    """Reads a result of a merge that is done."""
-    return Call(_fetch(f"{_path(space, merge)}/results/{shard}/{piece}", token), _cell)
-
-
-def judge(
-    space: str,
-    merge: AnyMerge,
-    token: str,
-    attempt: int,
-    members: Mapping[str, str],
-    failed: str | None,
-) -> Call[Merge]:
-    """Reports that all cells are good, or the bad cells, or that the cells do not combine."""
-    body = {"attempt": attempt, "members": dict(members), "failed": failed}
-    headers = {"Accept": JSON, "Content-Type": JSON, _MEMBER: token}
-    path = f"{_path(space, merge)}/verdicts"
-    request = Request("POST", path, (), headers, requests.json_bytes(body), idempotent=False)
-    return Call(request, reader(Merge))
-
-
 def name_of(merge: AnyMerge) -> str:
     """Check the name of a merge, and return it."""
     known = merge.name if isinstance(merge, MergeInfo) else merge
@@ -148,6 +71,64 @@ def name_of(merge: AnyMerge) -> str:
 
 def _path(space: str, merge: AnyMerge) -> str:
     return f"{requests.space_path(space)}/merges/{name_of(merge)}"
+
+
+class HubMail:
+    """The calls of a party: the service is its :class:`modelkin.federation.merging.mail.Mail`.
+
+    Args:
+        space: the merge's space.
+        merge: the merge, or its name.
+    """
+
+    def __init__(self, space: str, merge: AnyMerge) -> None:
+        self._path = _path(space, merge)
+
+    def get(self) -> Call[Merge]:
+        """Reads the merge."""
+        return Call(requests.get(self._path), reader(Merge))
+
+    def join(
+        self, party: str, public_key: bytes, token: str, fields: Mapping[str, Any]
+    ) -> Call[None]:
+        """Joins with the digest of a token. The same key and token may join again."""
+        body = {
+            "public_key": base64.b64encode(public_key).decode(),
+            "token_digest": hashlib.sha256(token.encode()).hexdigest(),
+            **fields,
+        }
+        request = requests.post(f"{self._path}/members/{quote_model(party)}", body)
+        return Call(request, read_nothing)
+
+    def put_cell(
+        self, member: str, token: str, address: tuple[int, int, int], data: bytes
+    ) -> Call[None]:
+        """Sends a sealed cell."""
+        return Call(_write(self._cell_path(member, address), token, data), read_nothing)
+
+    def get_cell(self, member: str, token: str, address: tuple[int, int, int]) -> Call[bytes]:
+        """Reads a cell of a shard, as its aggregator."""
+        return Call(_fetch(self._cell_path(member, address), token), _cell)
+
+    def put_result(self, token: str, shard: int, piece: int, data: bytes) -> Call[None]:
+        """Sends a sealed result."""
+        return Call(_write(f"{self._path}/results/{shard}/{piece}", token, data), read_nothing)
+
+    def get_result(self, token: str, shard: int, piece: int) -> Call[bytes]:
+        """Reads a result of a merge that is done."""
+        return Call(_fetch(f"{self._path}/results/{shard}/{piece}", token), _cell)
+
+    def judge(
+        self, token: str, attempt: int, members: Mapping[str, str], failed: str | None
+    ) -> Call[Merge]:
+        """Reports that all cells are good, or the bad cells, or that the cells do not combine."""
+        body = {"attempt": attempt, "members": dict(members), "failed": failed}
+        headers = {"Accept": JSON, "Content-Type": JSON, _MEMBER: token}
+        content, path = requests.json_bytes(body), f"{self._path}/verdicts"
+        return Call(Request("POST", path, (), headers, content, idempotent=False), reader(Merge))
+
+    def _cell_path(self, member: str, address: tuple[int, int, int]) -> str:
+        return f"{self._path}/cells/{'/'.join(map(str, address))}/{quote_model(member)}"
 
 
 def _write(path: str, token: str, data: bytes) -> Request:

@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from modelkin.client._protocol.merges import calls as merges
 from modelkin.client._protocol.merges.calls import AnyMerge
-from modelkin.client._protocol.merges.party import MergeParty
-from modelkin.client._protocol.merges.polling import Polling
 from modelkin.client._sync.flows import run_flow
 from modelkin.client._sync.listing import Listing
 from modelkin.client._sync.resource import Resource
 from modelkin.client._transport.concurrency import offload
 from modelkin.errors import ConnectionFailed, InvalidParameter, PayloadTooLarge, ServerError
+from modelkin.federation.merging.party import MergeParty
+from modelkin.federation.merging.polling import Polling
 from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
 from modelkin.federation.sharing.values import ArraySink, ValueSink, ValueSource, source_of
 from modelkin.types.merges import Merge, Merged, MergeInfo
@@ -172,6 +172,7 @@ class Merges(Resource):
         sink = output if output is not None else self._memory(known, source)
         party = offload(
             MergeParty,
+            merges.HubMail(space, merge),
             space,
             merges.name_of(merge),
             model,

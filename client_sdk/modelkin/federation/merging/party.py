@@ -16,12 +16,10 @@ from typing import Any, Final
 import numpy as np
 
 from modelkin._validation import check_model_name
-from modelkin.client._protocol.calls.call import Call
-from modelkin.client._protocol.calls.flows import Flow
-from modelkin.client._protocol.merges import calls as merges
-from modelkin.client._protocol.merges.party_state import PartyState
-from modelkin.client._protocol.merges.terms import MergeTerms
 from modelkin.errors import ApiError, InvalidParameter, MergeFailed
+from modelkin.federation.merging.mail import Flow, Mail
+from modelkin.federation.merging.party_state import PartyState
+from modelkin.federation.merging.terms import MergeTerms
 from modelkin.federation.shards.plan import Plan
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.sharing import (
@@ -48,6 +46,7 @@ class MergeParty:
     """One party of one merge.
 
     Args:
+        mail: the carrier of the merge.
         space: the merge's space.
         merge: the merge's name.
         model: the member's model; a neutral party's own name.
@@ -67,6 +66,7 @@ class MergeParty:
 
     def __init__(
         self,
+        mail: Mail,
         space: str,
         merge: str,
         model: str,
@@ -80,7 +80,7 @@ class MergeParty:
         conceal: bool,
         min_members: int,
     ) -> None:
-        self._space, self._merge = space, merge
+        self._mail, self._merge = mail, merge
         self._model = check_model_name(model)
         self._source, self._sink = source, sink
         self._examples, self._may_aggregate = examples, may_aggregate
@@ -101,7 +101,7 @@ class MergeParty:
                 caller's terms.
             ApiError: the service refuses.
         """
-        shown: Merge = yield merges.get(self._space, self._merge)
+        shown: Merge = yield self._mail.get()
         self._terms.check_base(shown, (self._source, self._sink))
         created = shown.created_at.isoformat()
         if self._state.joined and created == self._state.created:
@@ -120,15 +120,15 @@ class MergeParty:
         self._state.created = created
         self._state.save()
         own_key, token = public_key(self._state.key), self._state.token
-        yield merges.join(self._space, self._merge, self._model, own_key, token, fields)
+        yield self._mail.join(self._model, own_key, token, fields)
         self._state.joined = True
         self._state.save()
-        shown = yield merges.get(self._space, self._merge)
+        shown = yield self._mail.get()
         return shown
 
     def look(self) -> Flow[Merge]:
         """Read the present state of the merge."""
-        shown: Merge = yield merges.get(self._space, self._merge)
+        shown: Merge = yield self._mail.get()
         return shown
 
     def step(self, shown: Merge) -> Flow[Merged | None]:
@@ -175,7 +175,7 @@ class MergeParty:
                 raise InvalidParameter(
                     f"the roster has another key of {self._model!r}", field="roster"
                 )
-            log.info("merge %s: the roster's digest is %s", self._merge, shown.digest)
+            self._keep_roster(shown.digest)
             self._roster = roster
         elif roster.digest != self._roster.digest:
             raise InvalidParameter("the roster has changed meanwhile", field="roster")
@@ -187,6 +187,20 @@ class MergeParty:
         self._terms.check_weight(shown, weights.get(roster.place(self._model)))
         current = Round(1, weights, attempt=shown.attempt, peak=shown.peak)
         return self._roster, current
+
+    def _keep_roster(self, digest: str) -> None:
+        """Note the roster, for a new process too, before anything is concealed for it.
+
+        One update under two rosters is in two sums, whose difference may be one member's values.
+
+        Raises:
+            InvalidParameter: an earlier process of this party had another roster.
+        """
+        if self._state.roster not in {None, digest}:
+            raise InvalidParameter("the roster has changed meanwhile", field="roster")
+        log.info("merge %s: the roster's digest is %s", self._merge, digest)
+        self._state.roster = digest
+        self._state.save()
 
     def _check_unchanged(self) -> None:
         """Check that the values are those that this party began with.
@@ -221,11 +235,8 @@ class MergeParty:
                 self._release_cells(len(cell.data))
                 self._keep_concealed(member)
                 address = (current.attempt, cell.shard, cell.piece)
-                call = merges.put_cell(
-                    self._space, self._merge, self._model, self._state.token, address, cell.data
-                )
                 try:
-                    yield call
+                    yield self._mail.put_cell(self._model, self._state.token, address, cell.data)
                 except ApiError as error:
                     if error.problem_code == "merge_closed":
                         return  # the state has changed: the next look shows how
@@ -281,9 +292,7 @@ class MergeParty:
                     return
                 sealed = aggregator.seal_result(shard, piece, combined.values, current)
                 try:
-                    yield merges.put_result(
-                        self._space, self._merge, self._state.token, shard, piece, sealed
-                    )
+                    yield self._mail.put_result(self._state.token, shard, piece, sealed)
                 except ApiError as error:
                     if error.problem_code != "merge_exists":
                         raise
@@ -296,30 +305,24 @@ class MergeParty:
         for place in current.taking_part:
             member = roster.parties[place].id
             address = (current.attempt, shard, piece)
-            cells[place] = yield merges.get_cell(
-                self._space, self._merge, member, self._state.token, address
-            )
+            cell = yield self._mail.get_cell(member, self._state.token, address)
+            if cell is not None:
+                cells[place] = cell
         combined = aggregator.combine(shard, piece, cells, current)
         size = sum(map(len, cells.values()))
         cells.clear()
         self._release_cells(size)
         return combined
 
-    def _verdict(
-        self, current: Round, members: Mapping[str, str], failed: str | None
-    ) -> Call[Merge]:
-        return merges.judge(
-            self._space, self._merge, self._state.token, current.attempt, members, failed
-        )
+    def _verdict(self, current: Round, members: Mapping[str, str], failed: str | None) -> Any:
+        return self._mail.judge(self._state.token, current.attempt, members, failed)
 
     def _fetch(self, roster: Roster, current: Round, shown: Merge) -> Flow[Merged]:
         place = roster.place(self._model)
         for piece in range(roster.plan.pieces):
             results, size = {}, 0
             for shard in range(roster.plan.shards):
-                data = yield merges.get_result(
-                    self._space, self._merge, self._state.token, shard, piece
-                )
+                data = yield self._mail.get_result(self._state.token, shard, piece)
                 size += len(data)
                 results[shard] = open_result(
                     roster,

@@ -37,6 +37,7 @@ class PartyState:
         joined: whether the party has joined.
         created: the time at which the joined merge was created; empty before joining.
         plan: M, A and all else that the parties agree on; None before joining.
+        roster: the digest of the roster, in hexadecimal; None before it is fixed.
         concealed_for: the members that the values are concealed for; None before concealing.
         released: the attempt whose results the party has sent; None before sending.
 
@@ -59,6 +60,7 @@ class PartyState:
     def begin_again(self) -> None:
         """Forget the steps in a merge that another merge of the same name has replaced."""
         self.key, self.token, self.joined = new_key(), secrets.token_urlsafe(32), False
+        self.roster: str | None = None
         self.concealed_for: list[int] | None = None
         self.released: int | None = None
 
@@ -78,6 +80,7 @@ class PartyState:
             "created": self.created,
             "values": self.fingerprint,
             "plan": None if self.plan is None else self.plan.to_json(),
+            "roster": self.roster,
             "concealed_for": self.concealed_for,
             "released": self.released,
         }
@@ -106,6 +109,7 @@ class PartyState:
             self.created = state["created"]
             self.concealed_for, values = state["concealed_for"], state["values"]
             self.released = state["released"]
+            self.roster = state.get("roster")  # files of version 0.2 have none
             self.plan = Plan.from_json(state["plan"])
         except (ValueError, KeyError, TypeError):
             raise InvalidParameter(
