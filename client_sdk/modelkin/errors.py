@@ -296,7 +296,7 @@ class ClientClosed(ModelkinError):
 
 
 class ConnectionFailed(ModelkinError):
-    """No service answers at the address, or its answer was lost on the way."""
+    """No service, or no store of a merge, answers, or its answer was lost on the way."""
 
     code = "connection_failed"
 

@@ -21,4 +21,4 @@ def test_the_page() -> None:
         elif kind == "text":
             promised.append(text)
     assert promised == printed
-    assert 3 == len(printed)
+    assert 4 == len(printed)

@@ -35,14 +35,14 @@ class Polling:
         return self._next_pause()
 
     def after_failure(self, error: ModelkinError) -> float:
-        """Seconds until the next request to a service that does not answer now.
+        """Seconds until the next request to a carrier that does not answer now.
 
         Raises:
-            ModelkinError: the given error, once the service has not answered for five minutes.
+            ModelkinError: the given error, once it has not answered for five minutes.
         """
         if time.monotonic() - self._answered > _MAX_OUTAGE_S:
             raise error
-        log.warning("the service does not answer now, this party waits: %s", error)
+        log.warning("no answer now, this party waits: %s", error)
         return self._next_pause()
 
     def _next_pause(self) -> float:

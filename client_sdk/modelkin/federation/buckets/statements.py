@@ -1,0 +1,104 @@
+"""``Statements``: what parties write down in a bucket, each with a proof that it is theirs."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import logging
+from typing import Any, Final
+
+from modelkin.errors import ConnectionFailed, InvalidParameter, MergeFailed
+from modelkin.federation.buckets.stores import Store
+from modelkin.federation.sharing.sealing import check_group_secret
+
+__all__ = ["Statements", "statement_key"]
+
+log = logging.getLogger("modelkin.sharing")
+
+_MAX_BYTES: Final = 16 << 20
+
+
+def statement_key(secret: bytes | None, merge: str) -> bytes:
+    """The key of a merge's statements; slow to compute, against guesses of a weak secret.
+
+    Raises:
+        InvalidParameter: there is no group secret, or one of fewer than 16 bytes.
+    """
+    if check_group_secret(secret) is None:
+        message = "a bucket knows no party: all of them share a random secret of 16 bytes or more"
+        raise InvalidParameter(message, field="group_secret")
+    assert secret is not None  # as it was just checked
+    salt = b"modelkin merge in a bucket 1 " + merge.encode()
+    return hashlib.scrypt(secret, salt=salt, n=1 << 14, r=8, p=1, dklen=32)
+
+
+class Statements:
+    """The statements of one merge. What was read once is not read again, as none ever changes.
+
+    Args:
+        store: keeps them, and is trusted with nothing.
+        merge: the merge's name, which all keys begin with.
+        key: what proves that a party of the group wrote a statement, and under which name.
+
+    Attributes:
+        foreign: the names under which lies what no party of the group wrote.
+    """
+
+    def __init__(self, store: Store, merge: str, key: bytes) -> None:
+        self._store, self._merge, self._key = store, merge, key
+        self._known: dict[str, dict[str, Any]] = {}
+        self.foreign: set[str] = set()
+
+    def __len__(self) -> int:
+        """How many are known."""
+        return len(self._known)
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """What was stated; None if nothing was, or not by a party of the group.
+
+        Raises:
+            ConnectionFailed: the store does not answer.
+        """
+        if name in self._known:
+            return self._known[name]
+        data = self._store.get(self.path(name), _MAX_BYTES)
+        if data is None:
+            return None
+        tag, _, text = data.partition(b"\n")
+        if not hmac.compare_digest(tag, self._tag(name, text)):
+            if name not in self.foreign:
+                log.warning("%s: nobody with the group's secret wrote it", self.path(name))
+            self.foreign.add(name)
+            return None
+        self.foreign.discard(name)
+        self._known[name] = json.loads(text)
+        return self._known[name]
+
+    def state(self, name: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """State something, unless something was stated; return what stands.
+
+        Raises:
+            ConnectionFailed: the store does not answer, or does not show it yet.
+            MergeFailed: what somebody else put there is in the way.
+        """
+        if self.read(name) is None and name not in self.foreign:
+            text = json.dumps(fields, sort_keys=True).encode()
+            self._store.put(self.path(name), self._tag(name, text) + b"\n" + text)
+        stands = self.read(name)
+        if stands is not None:
+            return stands
+        if name in self.foreign:
+            raise MergeFailed(
+                f"{self.path(name)} was put there by somebody who may write to the bucket, without "
+                f"the group's secret"
+            )
+        raise ConnectionFailed(f"{self.path(name)} was written, and does not show yet")
+
+    def path(self, name: str) -> str:
+        """The key of the object."""
+        return f"{self._merge}/{name}"
+
+    def _tag(self, name: str, text: bytes) -> bytes:
+        content = f"{self.path(name)}\n".encode() + text
+        return hmac.digest(self._key, content, "sha256").hex().encode()
