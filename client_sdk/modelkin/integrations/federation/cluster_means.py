@@ -15,11 +15,13 @@ import numpy.typing as npt
 
 from modelkin.federation.learngenes.aggregate import weighted_mean
 
-__all__ = ["Model", "cluster_means", "mean_model", "misfits"]
+__all__ = ["Mean", "Model", "cluster_means", "mean_model", "misfits"]
 
 Id = TypeVar("Id", int, str)
 Model = Mapping[str, npt.NDArray[Any]]
 """The arrays of a model by name: floating-point numbers, whole numbers or truth values."""
+Mean = Callable[[Mapping[Any, Model], Mapping[Any, float], Callable[[Any], str]], dict[str, Any]]
+"""Makes the mean of models by member, weights above 0 of those that count, and names."""
 
 
 def cluster_means(
@@ -27,6 +29,7 @@ def cluster_means(
     clusters: Mapping[int, Sequence[Id]],
     weights: Mapping[Id, float],
     name_of: Callable[[Id], str] = str,
+    mean: Mean | None = None,
 ) -> dict[int, dict[str, npt.NDArray[Any]]]:
     """The mean model of each cluster; a cluster of whose members none counts has none.
 
@@ -35,12 +38,13 @@ def cluster_means(
         clusters: the members of each cluster.
         weights: the weight of each member in its cluster; 0, or none, leaves a member out.
         name_of: a member's name, by which members are ordered.
+        mean: makes the mean model; :func:`mean_model` where none is given.
     """
     found = {}
     for cluster, members in clusters.items():
         counted = {m: weights[m] for m in members if m in models and weights.get(m, 0.0) > 0}
         if counted:
-            found[cluster] = mean_model(models, counted, name_of)
+            found[cluster] = (mean or mean_model)(models, counted, name_of)
     return found
 
 

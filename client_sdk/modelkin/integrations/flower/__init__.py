@@ -5,7 +5,8 @@ signature, of an importance that the app handed over. ``DataMod`` describes a no
 any training. ``ClusteredStrategy`` wraps any strategy of a ServerApp, and finds kin among its
 clients, without a service. ``MixMod`` makes one model of a cluster's and the common one.
 ``LearngeneMod`` and ``LearngeneStrategy`` share a part of the layers. ``ShardMod`` and
-``ShardedStrategy`` average in shards. See docs/flower.md.
+``ShardedStrategy`` average in shards. ``AdapterMod`` and ``AdapterStrategy`` average LoRA adapters
+of different ranks. See docs/flower.md.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from modelkin.integrations.federation.cluster_history import RoundClusters
 
 try:
     from modelkin.integrations.flower._grids import RoundCosts
+    from modelkin.integrations.flower.adapters import AdapterMod, AdapterStrategy
     from modelkin.integrations.flower.clusters import ClusteredStrategy
     from modelkin.integrations.flower.data import DataMod
     from modelkin.integrations.flower.learngenes.mod import LearngeneMod
@@ -29,6 +31,8 @@ except ModuleNotFoundError as error:
     raise MissingExtra("flwr", "flower") from error
 
 __all__ = [
+    "AdapterMod",
+    "AdapterStrategy",
     "ClusteredStrategy",
     "DataMod",
     "LearngeneMod",

@@ -10,10 +10,9 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Strategy
 
-from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import RoundClusters
-from modelkin.integrations.federation.cluster_means import Model, cluster_means, misfits
+from modelkin.integrations.federation.cluster_means import cluster_means, mean_model, misfits
 from modelkin.integrations.federation.first_supports import FirstSupports
 from modelkin.integrations.federation.node_weights import (
     RoundMembers,
@@ -21,8 +20,9 @@ from modelkin.integrations.federation.node_weights import (
     node_weights,
     weigh_clusters,
 )
-from modelkin.integrations.flower._arrays import only, values_of
-from modelkin.integrations.flower._metrics import odd_metrics
+from modelkin.integrations.flower._arrays import only
+from modelkin.integrations.flower._replies import read_models
+from modelkin.integrations.flower.adapters import AdapterStrategy
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.mixing import COMMON
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
@@ -55,6 +55,9 @@ class ClusterModels:
         self._inner, self._names, self._first = strategy, names, first
         self._per_cluster = per_cluster
         self._weigh = node_weights("examples")
+        means = strategy.means if isinstance(strategy, AdapterStrategy) else None
+        self._misfits = misfits if means is None else means.misfits
+        self._mean = mean_model if means is None else means.mean
         self._received: dict[int, ArrayRecord] = {}
         self.arrays: dict[int, ArrayRecord] = {}
         """The model of each cluster."""
@@ -67,11 +70,12 @@ class ClusterModels:
         """Put a node's own model into its message, in place of the strategy's or beside it."""
         self._received[node] = own
         inner, names = self._inner, list(content.array_records)
-        part = inner.part(own, node) if isinstance(inner, LearngeneStrategy) else own
+        if isinstance(inner, LearngeneStrategy | AdapterStrategy):
+            own = inner.part(own, node)
         if beside:
             _, content[COMMON] = only(content.array_records)
         for name in names:
-            content[name] = part
+            content[name] = own
 
     def aggregate(
         self,
@@ -143,7 +147,7 @@ class ClusterModels:
             log.warning(
                 "round %d: the model of client %s: %s", server_round, self._names.of(node), why
             )
-        means = cluster_means(known.models, members, values, self._names.of)
+        means = cluster_means(known.models, members, values, self._names.of, self._mean)
         models = {
             cluster: ArrayRecord({name: Array(each) for name, each in mean.items()})
             for cluster, mean in means.items()
@@ -162,37 +166,11 @@ class ClusterModels:
         contents: Contents,
     ) -> tuple[RoundMembers[int], dict[int, str]]:
         """What the replies hold, and the reasons why some models do not count."""
-        models, examples, wrong = dict[int, Model](), dict[int, object](), dict[int, str]()
-        sent = {each.metadata.src_node_id: each.content for each in replies if each.has_content()}
-        for node, content in sent.items():
-            try:
-                models[node] = _model(content)
-                examples[node] = _examples(content, self._examples_name)
-            except InvalidParameter as error:
-                wrong[node] = str(error)
-        wrong |= misfits(models, self._names.of)
-        fit = {node: content for node, content in sent.items() if node not in wrong}
-        wrong |= odd_metrics(fit)
-        models = {node: model for node, model in models.items() if node not in wrong}
+        models, examples, wrong = read_models(
+            replies, self._examples_name, lambda models: self._misfits(models, self._names.of)
+        )
         return RoundMembers(models, examples, contents, members), wrong
 
     @property
     def _examples_name(self) -> str:
         return str(getattr(self._inner, "weighted_by_key", "num-examples"))
-
-
-def _model(content: RecordDict) -> Model:
-    """The arrays of a reply; raises InvalidParameter where they cannot be read."""
-    _, arrays = only(content.array_records)
-    try:
-        return {name: values_of(array) for name, array in arrays.items()}
-    except (ValueError, TypeError) as error:
-        raise InvalidParameter(f"its arrays cannot be read: {error}", field="arrays") from None
-
-
-def _examples(content: RecordDict, name: str) -> object:
-    """The examples that a reply claims; raises InvalidParameter unless it has one record."""
-    if len(content.metric_records) != 1:
-        raise InvalidParameter("its reply must have one record of metrics", field="metrics")
-    (metrics,) = content.metric_records.values()
-    return metrics.get(name)

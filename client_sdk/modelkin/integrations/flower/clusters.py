@@ -18,6 +18,7 @@ from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
 from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter
+from modelkin.federation.adapters.tensors import targeted_values
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import (
     ClusterHistory,
@@ -87,7 +88,8 @@ class ClusteredStrategy(Strategy):
         distance_threshold: the mean distance, 1 - S, of clients from which clusters stay apart.
         k_max: the ``k_max`` of the clients' ``SupportMod``. A support with more indices than this
             share of the values of the round's model is refused before it is unpacked, as is a
-            support of more parameters than the model has values.
+            support of more parameters than the model has values; of an adapter than it targets, or
+            than ``layout`` has.
         patience: with ``by="data"``, seconds to wait for subspaces.
         recluster_every: with ``by="data"``, rounds until clusters are found again, newcomers
             included; nodes that did not answer are then asked again. None for never.
@@ -142,6 +144,7 @@ class ClusteredStrategy(Strategy):
         self._uploader: RoundUploader | None = None
         if client is not None and space is not None:
             self._uploader = RoundUploader(client, space, model, flush_seconds, layout, importance)
+        self._layout = layout
         self._division = Division(n_clusters, distance_threshold)
         self._history = ClusterHistory(separation, self._division)
         self._names = ClientNames()
@@ -213,7 +216,7 @@ class ClusteredStrategy(Strategy):
         """The messages of the wrapped strategy, with the agreed K and each cluster's model."""
         self._costs.begin(server_round)
         messages = list(self._inner.configure_train(server_round, arrays, config, grid))
-        self._supports.begin(arrays, num_values(arrays), grid.get_node_ids())
+        self._supports.begin(arrays, self._most_values(arrays), grid.get_node_ids())
         if self._data is not None:
             present = list(grid.get_node_ids())
             found = self._data.update(
@@ -275,6 +278,11 @@ class ClusteredStrategy(Strategy):
     def cluster_of(self, node: int) -> int | None:
         """The cluster of a client when it last took part, or None."""
         return self._history.cluster_of(node)
+
+    def _most_values(self, arrays: ArrayRecord) -> int:
+        """The most parameters of a support: of the model, of an adapter's targets, of a layout."""
+        named = 0 if self._layout is None else self._layout.num_parameters
+        return max(num_values(arrays), targeted_values(arrays), named)
 
     def _clustering_keywords(self) -> dict[str, Any]:
         """The keywords for a service's clustering that is alike."""
