@@ -8,6 +8,7 @@ import io
 import json
 import logging
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,9 @@ def federate(server: Any, app: Any) -> list[str]:
     return printed.getvalue().splitlines()
 
 
-def test_the_pages(names: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_pages(
+    names: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The tutorial without Flower, then its apps: supports, a newcomer, shards and learngenes."""
     client = names["client"]
     said = federate(names["server"], names["app"])
@@ -84,6 +87,12 @@ def test_the_pages(names: dict[str, Any], caplog: pytest.LogCaptureFixture) -> N
     started = names["start_of_newcomer"](names["inputs"], names["targets"]).state_dict()
     kept = torch.load("cluster-0.pt")
     assert all(torch.equal(kept[name], value) for name, value in started.items())
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", lambda _: None)
+        said = federate(names["buffered_server"], names["app"])
+    steps, last = [each.split(" ", 2) for each in said[:3]], said[3]
+    assert ["1", "2", "3", "4 1"] == [*(number for number, *_ in steps), last]
+    assert {"0"} == {cluster for _, cluster, _ in steps}
     said = federate(names["sharded_server"], names["sharded_app"])
     assert [f"{i} ('1', '2', '3') {{}}" for i in (1, 2)] == said
     # Before the second round no client can ask; alike clients are one cluster, which is all.

@@ -47,6 +47,7 @@ class FirstSupports(Generic[W]):
         self._lent: set[int] = set()
         self._silent: set[int] = set()
         self._seen: dict[int, int] = {}
+        self._taken = frozenset[int]()
         self.messages: dict[int, SupportMessage] = {}
         """The message of each known client."""
 
@@ -111,17 +112,18 @@ class FirstSupports(Generic[W]):
                 self._silent.discard(node)
                 unknown[node] = _OTHER_WEIGHTS
         self._seen.update(dict.fromkeys((*messages, *unread), server_round))
-        self._forget(server_round)
-        return set(self.messages) != before, unknown
+        if self._forget_after is not None:
+            last = server_round - self._forget_after
+            for node in [node for node, seen in self._seen.items() if seen <= last]:
+                self.forget(node)
+        known, self._taken = self._taken, frozenset(self.messages)
+        return self._taken != known, unknown
 
-    def _forget(self, server_round: int) -> None:
-        if self._forget_after is None:
-            return
-        last = server_round - self._forget_after
-        for node in [node for node, seen in self._seen.items() if seen <= last]:
-            del self._seen[node]
-            self.messages.pop(node, None)
-            self._silent.discard(node)
+    def forget(self, node: int) -> None:
+        """Forget a client; if it returns, it is new."""
+        self._seen.pop(node, None)
+        self.messages.pop(node, None)
+        self._silent.discard(node)
 
     def members(
         self,

@@ -49,19 +49,24 @@ class SupportClusters(Generic[W]):
         k_max: float | None,
         missing: str,
     ) -> None:
-        self._history, self._names = history, names
+        self._history, self.names = history, names
         self.keeps_first = keeps_first
         self.first = FirstSupports[W](forget_after)
         """The supports at the first round's weights; empty unless they are kept."""
         self._k_max, self._limits, self._missing = k_max, MessageLimits(), missing
-        self._present = frozenset[int]()
+        self.present = frozenset[int]()
+        """The connected nodes."""
 
     def begin(self, weights: W, num_values: int, present: Iterable[int]) -> None:
         """Begin a round with these weights, of so many values, and connected nodes."""
         self._limits = MessageLimits.of(num_values, self._k_max)
-        self._present = frozenset(present)
+        self.present = frozenset(present)
         if self.keeps_first:
             self.first.begin(weights)
+
+    def cluster_of(self, node: int) -> int | None:
+        """The cluster of a client, or None."""
+        return self._history.cluster_of(node)
 
     def read(
         self, sent: Mapping[int, Mapping[str, Any] | None]
@@ -76,7 +81,7 @@ class SupportClusters(Generic[W]):
             if values is None:
                 unread[node] = self._missing
                 continue
-            self._names.note(node, values, self._present)
+            self.names.note(node, values, self.present)
             try:
                 messages[node] = SupportMessage.from_values(values, self._limits)
             except ModelkinError as error:
@@ -114,6 +119,6 @@ class SupportClusters(Generic[W]):
             left_out = {n: why for n, why in before.left_out.items() if n in messages}
             found = replace(before, server_round=server_round, left_out={**unread, **left_out})
         for node, why in (unread if found is None else found.left_out).items():
-            who = self._names.of(node)
+            who = self.names.of(node)
             log.warning("round %d: client %s is in no cluster: %s", server_round, who, why)
         return found, {node: message.content for node, message in messages.items()}

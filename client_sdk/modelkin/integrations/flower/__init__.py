@@ -4,9 +4,9 @@
 signature, of an importance that the app handed over. ``DataMod`` describes a node's data, before
 any training. ``ClusteredStrategy`` wraps any strategy of a ServerApp, and finds kin among its
 clients, without a service. ``MixMod`` makes one model of a cluster's and the common one.
-``LearngeneMod`` and ``LearngeneStrategy`` share a part of the layers. ``ShardMod`` and
-``ShardedStrategy`` average in shards. ``AdapterMod`` and ``AdapterStrategy`` average LoRA adapters
-of different ranks. See docs/flower.md.
+``BufferedStrategy`` waits for no client. ``LearngeneMod`` and ``LearngeneStrategy`` share a part of
+the layers. ``ShardMod`` and ``ShardedStrategy`` average in shards. ``AdapterMod`` and
+``AdapterStrategy`` average LoRA adapters of different ranks. See docs/flower.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from modelkin.integrations.federation.cluster_history import RoundClusters
 try:
     from modelkin.integrations.flower._grids import RoundCosts
     from modelkin.integrations.flower.adapters import AdapterMod, AdapterStrategy
+    from modelkin.integrations.flower.buffered import BufferedStep, BufferedStrategy
     from modelkin.integrations.flower.clusters import ClusteredStrategy
     from modelkin.integrations.flower.data import DataMod
     from modelkin.integrations.flower.learngenes.mod import LearngeneMod
@@ -33,6 +34,8 @@ except ModuleNotFoundError as error:
 __all__ = [
     "AdapterMod",
     "AdapterStrategy",
+    "BufferedStep",
+    "BufferedStrategy",
     "ClusteredStrategy",
     "DataMod",
     "LearngeneMod",
