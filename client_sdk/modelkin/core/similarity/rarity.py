@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from modelkin.core.kernels.choice import kernels
 
-__all__ = ["Rarity", "index_weights", "rarities"]
+__all__ = ["Rarity", "index_weights", "rarities", "rarity_of"]
 
 Words = npt.NDArray[np.uint64]
 Weights = npt.NDArray[np.int64]
@@ -38,6 +38,11 @@ class Rarity:
     gain: float
 
 
+def rarity_of(n: int, c: int) -> float:
+    """The rarity of an index in c of n supports: 0 in all of them."""
+    return math.log((n + 1) / (c + 1))
+
+
 def index_weights(holders: Words, columns: int) -> Weights:
     """The weight of each index of a target, by how many of some supports hold it.
 
@@ -49,9 +54,7 @@ def index_weights(holders: Words, columns: int) -> Weights:
         Shape ``(columns,)``, not all 0: where every support holds every index, all weigh the same.
     """
     n = holders.shape[0]
-    table = np.array(
-        [round(WEIGHT_SCALE * math.log((n + 1) / (c + 1))) for c in range(n + 1)], np.int64
-    )
+    table = np.array([round(WEIGHT_SCALE * rarity_of(n, c)) for c in range(n + 1)], np.int64)
     weights: Weights = table[kernels().column_counts(holders, columns)]
     return weights if weights.any() else np.full(columns, WEIGHT_SCALE, np.int64)
 

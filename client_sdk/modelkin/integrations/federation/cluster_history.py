@@ -58,8 +58,9 @@ class RoundClusters:
         tags: tags that clients sent, by node.
         replied: the clients that answered in this round, with or without a cluster.
         model: the pattern of the names of the clients' models in a service.
-        weights: the share of each client that replied in the mean of its cluster; of a client that
-            is left out 0.
+        weights: the share of each client that replied in the mean of its cluster, or without models
+            of clusters in that of all; 0 of a client that is left out. Empty around strategies that
+            average in shards or learngenes, and where nothing but the strategy weighs.
         weighted_down: why a client is left out of a mean, or counts less, by node.
         contents: the supports, signatures or subspaces that the clusters are made of, by node.
     """

@@ -29,6 +29,7 @@ from modelkin.integrations.federation.data_clusters import Asker, DataClusters
 from modelkin.integrations.federation.node_weights import (
     RoundMembers,
     Weights,
+    check_weights,
     node_weights,
     weigh_clusters,
 )
@@ -78,7 +79,7 @@ class ClusterRules:
             raise InvalidParameter("forget_after is for by='supports'", field="forget_after")
         if self.recluster_every is not None and self.by != "data":
             raise InvalidParameter("recluster_every is for by='data'", field="recluster_every")
-        node_weights(self.weights)
+        check_weights(self.weights, self.by)
         check_min_members(self.min_members)
         SelectionRule.of(1, k_max=self.k_max)
 

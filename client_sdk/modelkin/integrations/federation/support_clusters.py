@@ -121,4 +121,5 @@ class SupportClusters(Generic[W]):
         for node, why in (unread if found is None else found.left_out).items():
             who = self.names.of(node)
             log.warning("round %d: client %s is in no cluster: %s", server_round, who, why)
-        return found, {node: message.content for node, message in messages.items()}
+        nodes = () if found is None else found.nodes
+        return found, {node: messages[node].content for node in nodes}

@@ -16,6 +16,7 @@ from modelkin.integrations.federation.cluster_means import cluster_means, mean_m
 from modelkin.integrations.federation.first_supports import FirstSupports
 from modelkin.integrations.federation.node_weights import (
     RoundMembers,
+    WeightName,
     Weights,
     node_weights,
     weigh_clusters,
@@ -41,6 +42,7 @@ class ClusterModels:
         strategy: the wrapped strategy.
         names: the nodes' names, by whose order means are summed.
         first: says which members count.
+        weights: the rule of the weights of a cluster's members, and of all.
         per_cluster: whether clusters have models.
     """
 
@@ -49,12 +51,15 @@ class ClusterModels:
         strategy: Strategy,
         names: ClientNames,
         first: FirstSupports[ArrayRecord],
+        weights: WeightName,
         *,
         per_cluster: bool,
     ) -> None:
         self._inner, self._names, self._first = strategy, names, first
         self._per_cluster = per_cluster
-        self._weigh = node_weights("examples")
+        self._weights: WeightName = weights
+        if isinstance(strategy, LearngeneStrategy) and weights != "examples":
+            strategy.weights = weights
         means = strategy.means if isinstance(strategy, AdapterStrategy) else None
         self._misfits = misfits if means is None else means.misfits
         self._mean = mean_model if means is None else means.mean
@@ -100,7 +105,7 @@ class ClusterModels:
             members = self._first.members(found.members, found.replied, self.arrays)
         if isinstance(inner, LearngeneStrategy):
             arrays, metrics, models = inner.aggregate_clusters(
-                server_round, replies, members, self._received, self.arrays
+                server_round, replies, members, self._received, self.arrays, contents
             )
         elif isinstance(inner, ShardedStrategy):
             arrays, metrics, models = inner.aggregate_clusters(
@@ -109,7 +114,7 @@ class ClusterModels:
             for cluster, nodes in ({} if found is None else found.members).items():
                 if len(nodes) < inner.min_members:
                     self.arrays.pop(cluster, None)
-        elif not self._per_cluster:
+        elif not self._per_cluster and self._weights == "examples":
             models = {}
             arrays, metrics = inner.aggregate_train(server_round, replies)
         else:
@@ -139,25 +144,39 @@ class ClusterModels:
             wrapped strategy reports; and the model of each cluster of which a member counts.
         """
         known, wrong = self._read(replies, members, contents)
-        everyone = self._weigh(sorted(known.models), known)
-        shares = weigh_clusters(members, known, self._weigh)
+        weigh = node_weights(self._weights)
+        everyone = weigh(sorted(known.models), known)
+        sets = members if self._per_cluster else {0: sorted(known.models)}
+        shares = weigh_clusters(sets, known, weigh)
         values = {**dict.fromkeys(wrong, 0.0), **shares.values}
         down = {**wrong, **everyone.down, **shares.down}
         for node, why in sorted(down.items()):
             log.warning(
-                "round %d: the model of client %s: %s", server_round, self._names.of(node), why
+                "round %d: client %s is weighted down: %s", server_round, self._names.of(node), why
             )
         means = cluster_means(known.models, members, values, self._names.of, self._mean)
         models = {
             cluster: ArrayRecord({name: Array(each) for name, each in mean.items()})
             for cluster, mean in means.items()
         }
-        counted = [
-            reply
-            for reply in replies
-            if not reply.has_content() or everyone.values.get(reply.metadata.src_node_id, 0) > 0
-        ]
-        return Weights(values, down), counted, models
+        return Weights(values, down), self._counted(replies, everyone), models
+
+    def _counted(self, replies: Sequence[Message], weights: Weights[int]) -> list[Message]:
+        """Failures, and the replies that count in the order of their clients' names.
+
+        They state weights in place of examples, of a mean of 1: the wrapped strategy averages
+        models and metrics by them.
+        """
+        counted, scaled = list[Message](), weights.scaled
+        for reply in sorted(replies, key=lambda each: self._names.of(each.metadata.src_node_id)):
+            if not reply.has_content():
+                counted.append(reply)
+            elif (weight := scaled.get(reply.metadata.src_node_id, 0.0)) > 0:
+                counted.append(reply)
+                if self._weights != "examples":
+                    (metrics,) = reply.content.metric_records.values()
+                    metrics[self._examples_name] = weight
+        return counted
 
     def _read(
         self,

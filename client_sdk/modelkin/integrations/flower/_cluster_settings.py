@@ -6,17 +6,29 @@ from flwr.serverapp.strategy import Strategy
 
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidParameter
+from modelkin.integrations.federation import node_weights
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 from modelkin.types.vocabulary import ImportanceKind
 
-__all__ = ["check_by", "check_per_cluster", "sharded_inside"]
+__all__ = ["check_by", "check_per_cluster", "check_weights", "sharded_inside"]
 
 
 def sharded_inside(strategy: Strategy) -> ShardedStrategy | None:
     """The strategy that averages in shards, itself or in a ``LearngeneStrategy``, if one does."""
     inner = strategy.inner if isinstance(strategy, LearngeneStrategy) else strategy
     return inner if isinstance(inner, ShardedStrategy) else None
+
+
+def check_weights(weights: str, by: str, sharded: ShardedStrategy | None) -> None:
+    """Raise :class:`InvalidParameter` for a rule of weights that cannot be."""
+    node_weights.check_weights(weights, by)
+    if sharded is not None and weights != "examples":
+        raise InvalidParameter(
+            f"weights={weights!r} cannot be combined with a ShardedStrategy inside: members weigh "
+            f"their own updates by their examples, since nobody else may see one",
+            field="weights",
+        )
 
 
 def check_per_cluster(

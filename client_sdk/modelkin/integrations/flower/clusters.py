@@ -26,6 +26,7 @@ from modelkin.integrations.federation.cluster_history import (
     RoundUploader,
 )
 from modelkin.integrations.federation.data_clusters import DataClusters
+from modelkin.integrations.federation.node_weights import WeightName
 from modelkin.integrations.federation.support_clusters import SupportClusters
 from modelkin.integrations.federation.wanted_models import WantedModels
 from modelkin.integrations.flower._arrays import num_values
@@ -34,6 +35,7 @@ from modelkin.integrations.flower._cluster_models import ClusterModels
 from modelkin.integrations.flower._cluster_settings import (
     check_by,
     check_per_cluster,
+    check_weights,
     sharded_inside,
 )
 from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts, take_records
@@ -73,6 +75,9 @@ class ClusteredStrategy(Strategy):
     ``distance_threshold`` sets another cut. A client whose record is missing or unreadable is in no
     cluster, and the log says why.
 
+    Clients weigh by the examples that they claim, or by what their supports add to the others':
+    ``weights="cover"`` or ``"rarity"``. A client that sent none then has the least weight.
+
     Args:
         strategy: the wrapped strategy.
         by: ``"supports"`` of ``SupportMod``, or ``"data"`` of ``DataMod``.
@@ -80,6 +85,9 @@ class ClusteredStrategy(Strategy):
         per_cluster: whether clusters have models.
         both: with ``per_cluster``, whether clients whose ``MixMod`` asks for the strategy's model
             are sent it beside their cluster's, or in its place.
+        weights: ``"examples"``, ``"equal"``, ``"cover"`` or ``"rarity"``, in each cluster and in
+            the strategy's mean, which finds them in place of the examples in replies. Others than
+            ``"examples"`` take the place of a ``LearngeneStrategy``'s own.
         forget_after: with ``per_cluster``, rounds without an answer after which a client and its
             support are forgotten; if it returns, it is new. None for never.
         separation: the least excess of the mean S within clusters over that between clusters; from
@@ -120,6 +128,7 @@ class ClusteredStrategy(Strategy):
         on_clusters: Callable[[RoundClusters], object] | None = None,
         per_cluster: bool = False,
         both: bool = False,
+        weights: WeightName = "examples",
         forget_after: int | None = None,
         separation: float = DEFAULT_SEPARATION,
         n_clusters: int | None = None,
@@ -138,6 +147,7 @@ class ClusteredStrategy(Strategy):
             raise InvalidParameter("give client and space, or neither", field="space")
         check_by(by, recluster_every, layout, importance)
         sharded = sharded_inside(strategy)
+        check_weights(weights, by, sharded)
         check_per_cluster(by, sharded, forget_after, per_cluster=per_cluster, both=both)
         self._inner = strategy
         self._on_clusters, self._per_cluster, self._model = on_clusters, per_cluster, model
@@ -172,7 +182,7 @@ class ClusteredStrategy(Strategy):
         SelectionRule.of(1, k_max=k_max)
         self._cluster_log = ClusterLog(strategy, self._names, per_cluster=per_cluster)
         self._models = ClusterModels(
-            strategy, self._names, self._supports.first, per_cluster=per_cluster
+            strategy, self._names, self._supports.first, weights, per_cluster=per_cluster
         )
         self._wanted = WantedModels(both, self._names)
         self._contents: Mapping[int, Any] = {}

@@ -6,16 +6,19 @@ from typing import Any
 
 from modelkin.errors import InvalidParameter
 from modelkin.federation.learngenes.aggregate import check_min_members
+from modelkin.integrations.federation.node_weights import BY_SUPPORT, node_weights
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 
 __all__ = ["check_inner", "check_tighten", "check_weights"]
 
 
 def check_weights(weights: Any) -> None:
-    """Raise :class:`InvalidParameter` unless ``weights`` is one of the two ways to weigh."""
-    if weights not in ("examples", "equal"):
+    """Raise :class:`InvalidParameter` unless ``weights`` is a rule that needs no supports."""
+    node_weights(weights)
+    if weights in BY_SUPPORT:
         raise InvalidParameter(
-            f"weights must be 'examples' or 'equal', not {weights!r}", field="weights"
+            f"weights={weights!r} needs supports: give it to the ClusteredStrategy around",
+            field="weights",
         )
 
 

@@ -16,13 +16,15 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from modelkin.client import Client
-from modelkin.federation.learngenes.aggregate import (
-    MIN_MEMBERS,
-    Aggregate,
-    aggregate,
-)
+from modelkin.federation.learngenes.aggregate import MIN_MEMBERS, Aggregate, aggregate
 from modelkin.federation.learngenes.layers import LayerChoice
 from modelkin.integrations.federation.client_names import ClientNames
+from modelkin.integrations.federation.node_weights import (
+    RoundMembers,
+    WeightName,
+    Weights,
+    node_weights,
+)
 from modelkin.integrations.flower._arrays import only
 from modelkin.integrations.flower._grids import Costs, MeteredGrid, RoundCosts
 from modelkin.integrations.flower._metrics import without_odd_metrics
@@ -136,7 +138,10 @@ class LearngeneStrategy(Strategy):
         """The wrapped strategy."""
         self._sharded = strategy if isinstance(strategy, ShardedStrategy) else None
         self._tighten = check_tighten(tighten, sharded=self._sharded is not None)
-        self._buffers, self._min_members, self._weights = buffers, min_members, weights
+        self._buffers, self._min_members = buffers, min_members
+        self.weights: WeightName = weights
+        """The rule of weights; a ``ClusteredStrategy`` around may set another."""
+        self._contents: Mapping[int, Any] = {}
         self._files = LearngeneFiles(save, client, space, model, reference)
         self._on_round = on_round
         self.meter = Costs()
@@ -215,6 +220,7 @@ class LearngeneStrategy(Strategy):
         clusters: Mapping[int, Sequence[int]],
         received: Mapping[int, ArrayRecord],
         models: Mapping[int, ArrayRecord],
+        contents: Mapping[int, Any] | None = None,
     ) -> tuple[ArrayRecord | None, MetricRecord | None, dict[int, ArrayRecord]]:
         """Average the learngene of all and of each cluster.
 
@@ -224,12 +230,13 @@ class LearngeneStrategy(Strategy):
             clusters: the nodes of each cluster.
             received: the whole model whose part a node got, where it is not the strategy's.
             models: the clusters' models before the round.
+            contents: the nodes' supports or signatures, for weights that need them.
 
         Returns:
             The model and the metrics of the wrapped strategy, and the models of the clusters whose
             learngene has moved.
         """
-        replies, shared = list(replies), self._layers
+        replies, shared, self._contents = list(replies), self._layers, contents or {}
         if shared is None or not shared.nodes:
             return None, None, {}
         members: tuple[int, ...] = ()
@@ -282,13 +289,14 @@ class LearngeneStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate completed models with the wrapped strategy."""
         mean = self._mean(values_by_name(part_of(shared.arrays, shared.names)), sent)
-        for each in sent.values():
+        scaled = self._weigh(sent).scaled
+        for node, each in sent.items():
             content = each.reply.content
             record, own = only(content.array_records)
             content[record] = shared.complete(own, mean)
-            if self._weights == "equal":
+            if self.weights != "examples":
                 (metrics,) = content.metric_records.values()
-                metrics[self._examples_name] = 1
+                metrics[self._examples_name] = scaled[node]
         failed = [reply for reply in replies if not reply.has_content()]
         counted = [each.reply for each in sent.values()]
         arrays, found = self.inner.aggregate_train(server_round, [*counted, *failed])
@@ -323,13 +331,13 @@ class LearngeneStrategy(Strategy):
         return found
 
     def _mean(self, before: Values, sent: Mapping[int, SentLayers]) -> Aggregate:
+        weights, values = self._weigh(sent), {node: each.values for node, each in sent.items()}
+        return aggregate(before, values, examples=weights.values, min_members=self._min_members)
+
+    def _weigh(self, sent: Mapping[int, SentLayers]) -> Weights[int]:
         examples = {node: each.examples for node, each in sent.items()}
-        return aggregate(
-            before,
-            {node: each.values for node, each in sent.items()},
-            examples=examples if self._weights == "examples" else None,
-            min_members=self._min_members,
-        )
+        known: RoundMembers[int] = RoundMembers({}, examples, self._contents)
+        return node_weights(self.weights)(list(sent), known)
 
     def _save(
         self,
@@ -378,7 +386,7 @@ class LearngeneStrategy(Strategy):
             self._choice,
             self._tighten,
             self._min_members,
-            self._weights,
+            self.weights,
         )
         self.inner.summary()
 

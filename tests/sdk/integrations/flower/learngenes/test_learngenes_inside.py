@@ -12,7 +12,9 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 from torch.nn.functional import cross_entropy
 
+import modelkin
 from modelkin.errors import InvalidParameter
+from modelkin.federation.additions import cover, holders
 from modelkin.integrations.flower import (
     ClusteredStrategy,
     LearngeneMod,
@@ -189,3 +191,32 @@ def test_learngenes_in_clusters_by_supports() -> None:
     np.testing.assert_array_equal(got[1], got[3])
     assert not np.array_equal(got[1], got[2])
     assert "k" in sent[0].content.config_records["modelkin"]
+
+
+def test_learngenes_weigh_by_what_supports_add() -> None:
+    """Each cluster's learngene is the mean of its members by the weights asked for around it."""
+    grid = NotingGrid({node: _supporting(node) for node in NODES})
+    inner = LearngeneStrategy(averaging(), depth=1, tighten=0)
+    strategy = ClusteredStrategy(inner, per_cluster=True, weights="cover")
+    arrays = ArrayRecord(federation.mlp().state_dict())
+    result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=1)
+    grid = NotingGrid({node: _supporting(node) for node in NODES})
+    alone = LearngeneStrategy(averaging(), depth=1, tighten=0, min_members=1)
+    single = ClusteredStrategy(alone, per_cluster=True, distance_threshold=1e-9)
+    single.start(grid=grid, initial_arrays=arrays, num_rounds=1)
+
+    def weighted(nodes: Any) -> Any:
+        own = {node: single.cluster_of(node) or 0 for node in nodes}
+        trained = [single.cluster_arrays[own[node]]["0.weight"].numpy() for node in nodes]
+        supports = [_support_of(node) for node in nodes]
+        return np.average(trained, axis=0, weights=np.array(cover(holders(supports))))
+
+    for nodes in (ODD, EVEN):
+        found = strategy.cluster_arrays[strategy.cluster_of(nodes[0]) or 0]["0.weight"].numpy()
+        np.testing.assert_allclose(found, weighted(nodes), atol=1e-6)
+    np.testing.assert_allclose(result.arrays["0.weight"].numpy(), weighted(NODES), atol=1e-6)
+
+
+def _support_of(node: int) -> modelkin.Support:
+    loader = [federation.examples(node)]
+    return modelkin.select_support(fisher_importance(federation.mlp(), cross_entropy, loader))
