@@ -1,7 +1,8 @@
 """``python -m benchmarks [SUBJECT ...] [--quick] [--out FILE]``: measure, and write the pages.
 
 ``python -m benchmarks eris [NAME ...]`` measures averages in shards: all of it, or what is named.
-``python -m benchmarks dfl2g [NAME ...]`` likewise measures where a newcomer starts.
+``python -m benchmarks dfl2g [NAME ...]`` likewise measures where a newcomer starts, and
+``python -m benchmarks federation [NAME ...]`` what a round of a federation decides.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from benchmarks.eris.assumptions import estimators, weights
 from benchmarks.eris.inversions import methods as eris_images
 from benchmarks.eris.inversions import shards as inversion
 from benchmarks.eris.leakage import alike, sizes, unlike
+from benchmarks.federation import weights as node_weights
 from benchmarks.finding import catalogue
 from benchmarks.finding import gates as finding
 from benchmarks.provenance import comparison as provenance
@@ -78,7 +80,7 @@ from benchmarks.subjects import (
 )
 from studies.loaders.folder import DataError
 
-FAMILIES = ("eris", "dfl2g")
+FAMILIES = ("eris", "dfl2g", "federation")
 """Words that stand for all the subjects whose names begin so."""
 
 
@@ -152,6 +154,7 @@ SUBJECTS: dict[str, Subject] = {
         "dfl2g-penalties": dfl2g_penalties,
         "dfl2g-starts": dfl2g_starts,
         "dfl2g-architectures": dfl2g_architectures,
+        "federation-weights": node_weights,
     }.items()
 }
 

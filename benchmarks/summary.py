@@ -41,6 +41,7 @@ PAGES: Final = tuple(
         "sharing",
         "subspaces",
         "learngenes",
+        "federation",
     )
 )
 """The pages that have the sections, in the order of the summary."""

@@ -1,0 +1,5 @@
+"""Federations of small networks: how clients weigh, and what else a round decides.
+
+Rules of a round are the product's; what they are compared with is here alone. Data are
+scikit-learn's digits, so accuracies rank nothing on harder data.
+"""
