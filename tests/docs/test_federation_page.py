@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 from flwr.app import Context, RecordDict
 
 from modelkin.integrations.flower import ClusteredStrategy
-from tests.docs.pages import blocks, run_python
+from tests.docs.pages import blocks, marked_blocks, run_python
 from tests.sdk.integrations.flower.federation import LocalGrid
 from tests.support.servers.server_process import Server
 
@@ -55,17 +56,26 @@ def names(
     printed = [run_python(text, "a page", found) for kind, text in code if kind == "python"]
     promised = [text for kind, text in code if kind == "text"]
     for said, text in zip(filter(None, printed), promised, strict=True):
-        words, expected = said.split(), text.split()
-        assert len(words) == len(expected)
-        for word, other in zip(words, expected, strict=True):
-            near = re.fullmatch(r"0\.\d\d", other) and abs(float(word) - float(other)) <= 0.04
-            assert near or word == other, said
+        assert_alike(said, text)
     return found
 
 
-def federate(server: Any, app: Any) -> list[str]:
-    """What a ServerApp of the page prints with three of its ClientApps, which hold one data set."""
-    grid = LocalGrid(dict.fromkeys((1, 2, 3), app))
+def assert_alike(said: str, promised: str) -> None:
+    """Two texts have the same words, and numbers of two digits within 0.04."""
+    words, expected = said.split(), promised.split()
+    assert len(words) == len(expected), said
+    for word, other in zip(words, expected, strict=True):
+        near = re.fullmatch(r"0\.\d\d", other) and abs(float(word) - float(other)) <= 0.04
+        assert near or word == other, said
+
+
+def federate(server: Any, app: Any, sites: Iterable[int] = (0, 3, 6)) -> list[str]:
+    """What a ServerApp of the page prints with its ClientApps; sites 0, 3 and 6 turn alike."""
+    contexts = {
+        node: Context(1, node, {"partition-id": site}, RecordDict(), {})
+        for node, site in enumerate(sites, 1)
+    }
+    grid = LocalGrid(dict.fromkeys(contexts, app), contexts)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         server(grid, Context(1, 1, {}, RecordDict(), {}))
     return printed.getvalue().splitlines()
@@ -76,14 +86,14 @@ def test_the_pages(
 ) -> None:
     """The tutorial without Flower, then its apps: supports, a newcomer, shards and learngenes."""
     client = names["client"]
-    said = federate(names["server"], names["app"])
-    assert [f"{i} {{0: (1, 2, 3)}} None" for i in (1, 2, 3)] == said
+    said = federate(names["observed"], names["app"])
+    sites = ("site-00", "site-03", "site-06")
+    assert [f"{i} {{0: {sites}}} None" for i in (1, 2, 3)] == said
     # With per_cluster the supports of the first round are kept.
     models = client.models.list("federation", tags=["round-1"])
-    assert ["flower/1", "flower/2", "flower/3"] == [model.model for model in models]
-    assert {"0": [f"flower/{node}" for node in (1, 2, 3)]} == json.loads(
-        Path("clusters.json").read_text()
-    )
+    expected = [f"flower/{site}" for site in sites]
+    assert expected == [model.model for model in models]
+    assert {"0": expected} == json.loads(Path("clusters.json").read_text())
     started = names["start_of_newcomer"](names["inputs"], names["targets"]).state_dict()
     kept = torch.load("cluster-0.pt")
     assert all(torch.equal(kept[name], value) for name, value in started.items())
@@ -106,6 +116,22 @@ def test_the_pages(
     client.close()
     logged = [each for each in caplog.records if each.name.startswith("modelkin")]
     assert [] == [each.getMessage() for each in logged if each.levelno >= logging.WARNING]
+
+
+def test_the_guide_in_short(caplog: pytest.LogCaptureFixture) -> None:
+    """At most 45 lines, which find the sites' groups and the newcomer's, as the page says."""
+    caplog.set_level(logging.ERROR, "flwr")
+    torch.set_num_threads(1)
+    _, _, rest = FLOWER.partition("## In 45 lines")
+    section, _, _ = rest.partition("\n## ")
+    code = [text for kind, text in blocks(section) if kind == "python"]
+    run, promised = marked_blocks(section)  # the simulation, and what it prints
+    lines = [line for text in (*code, run) for line in text.splitlines() if line.strip()]
+    assert 0 < len(lines) <= 45
+    names: dict[str, Any] = {}
+    assert "" == "".join(run_python(text, "flower.md", names) for text in code)
+    said = federate(names["server"], names["app"], range(12))
+    assert_alike("\n".join(said), promised)
 
 
 def rows_of(page: str, head: str) -> list[list[str]]:

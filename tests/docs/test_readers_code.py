@@ -49,6 +49,8 @@ ELSEWHERE = {
         "openapi-python-client": "needs its generator: tests/e2e/generated_clients runs it",
     },
     "docs/flower.md": {
+        "from flwr.simulation import run_simulation": "needs Ray: tests/soak/flower_engines.py",
+        "('site-00', 'site-03'": "an app's output: tests/docs/test_federation_page.py runs it",
         "python -m venv federation": "installs Flower: tests/packaging/test_flower_requirements.py",
     },
     "docs/federation.md": {

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.docs.pages import blocks, marked_blocks
 from tests.support.servers.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -267,6 +268,24 @@ def example(place: Place) -> str:
     return "\n".join(line for line in printed if line.startswith(last))
 
 
+def guide(place: Place) -> str:
+    """What the file of the guide in docs/flower.md prints, as its reader runs it.
+
+    Raises:
+        SystemExit: its last lines do not name the sites that the page names.
+    """
+    _, _, rest = (ROOT / "docs" / "flower.md").read_text().partition("## In 45 lines")
+    section, _, _ = rest.partition("\n## ")
+    run, promised = marked_blocks(section)
+    code = [text for kind, text in blocks(section) if kind == "python"]
+    (place.folder / "federation.py").write_text("\n\n".join([*code, run]))
+    printed = place.run("python", "federation.py").splitlines()
+    said = "\n".join(line for line in printed if line.startswith(("(", "newcomer:")))
+    if said.split()[:-1] != promised.split()[:-1]:  # the last word is an accuracy
+        raise SystemExit(f"docs/flower.md does not say what its guide prints: {said}")
+    return said
+
+
 @contextmanager
 def link(place: Place, port: int, *options: str) -> Iterator[None]:
     """A SuperLink that ``flwr run`` finds as ``local``."""
@@ -314,11 +333,12 @@ def main() -> int:
                 lines = engine(Place(home, Path(folder)), federation)
                 took = time.monotonic() - began
                 print(f"{what}: {title} ({took:.0f} s):\n{lines}", flush=True)
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
-        lines = example(Place(home, Path(folder)))
-        took = time.monotonic() - began
-        print(f"examples/flower by flwr run ({took:.0f} s):\n{lines}")
+    for title, app in (("The guide of docs/flower.md", guide), ("examples/flower", example)):
+        with tempfile.TemporaryDirectory() as folder:
+            began = time.monotonic()
+            lines = app(Place(home, Path(folder)))
+            took = time.monotonic() - began
+            print(f"{title} ({took:.0f} s):\n{lines}", flush=True)
     return 0
 
 
