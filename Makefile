@@ -17,7 +17,9 @@
 #             100,000 invented fingerprints that claim a popular base, and what is answered about others;
 #             a hub of 163 checkpoints that a service follows through kills, and what it then says of them;
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
-# make flower the last of these alone                            make audit  known vulnerabilities of what is pinned
+#             and a federation in NVFlare's simulator, one of whose sites dies
+# make flower the last but one of these alone, make nvflare the last
+# make audit  known vulnerabilities of what is pinned
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -29,7 +31,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks contracts browser kernels rewritten root-tests soak flower bench studies lint style types audit docs changelog format clean
+.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks contracts browser kernels rewritten root-tests soak flower nvflare bench studies lint style types audit docs changelog format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -59,7 +61,7 @@ test: checks browser
 
 test-rest: $(VENV)/.dev browser kernels other-tests
 
-test-all: checks browser
+test-all: checks browser $(VENV)/nvflare/.tried
 	@$(MAKE) --no-print-directory --jobs=3 contracts types all-tests
 
 quick-tests: $(VENV)/.dev
@@ -124,9 +126,19 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.proxy
 	$(BIN)/python -m tests.soak.version_before
 	$(BIN)/python -m tests.soak.flower_engines
+	$(BIN)/python -m tests.soak.nvflare_simulator
 
 flower: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.flower_engines
+
+nvflare: $(VENV)/.dev
+	$(BIN)/python -m tests.soak.nvflare_simulator
+
+# NVFlare over the packages of the environment: where pip cannot have it, one line says so, and its
+# tests are left out.
+$(VENV)/nvflare/.tried: tests/soak/nvflare_simulator.py | $(VENV)/.dev
+	@$(BIN)/python -m tests.soak.nvflare_simulator --only-make
+	@touch $@
 
 lint: style contracts types
 

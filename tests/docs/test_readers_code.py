@@ -56,6 +56,10 @@ ELSEWHERE = {
     "docs/federation.md": {
         "import torch.distributed": "needs ranks: tests/sdk/torch/federation/test_sharded_mean.py",
     },
+    "docs/nvflare.md": {
+        "import nvflare": "needs NVFlare: tests/sdk/integrations/nvflare/test_simulator.py runs it",
+        "from pathlib": "needs NVFlare: tests/sdk/integrations/nvflare/test_simulator.py runs it",
+    },
     "docs/reports.md": {
         "import modelkin": "needs models: tests/app/kinship/reports/test_reports_api.py asks so",
     },

@@ -42,8 +42,9 @@ def requirements() -> Iterator[str]:
 
 
 def _foreign(listed: list[str]) -> Iterator[str]:
-    """Those of other projects; Flower is installed apart, see the Makefile."""
-    return (each for each in listed if not _OWN.match(each) and not each.startswith("flwr"))
+    """Those of other projects; Flower and NVFlare are installed apart, see the Makefile."""
+    apart = ("flwr", "nvflare")
+    return (each for each in listed if not _OWN.match(each) and not each.startswith(apart))
 
 
 def _key(name: str) -> str:

@@ -1,8 +1,9 @@
 """modelkin inside the training loops of other libraries: one module a library.
 
 ``huggingface`` and ``lightning`` hold callbacks that upload a support at each save; ``flower``
-holds a client mod and a strategy that clusters clients by their supports. A module imports its
-library and names the extra that installs it; this package imports none of them.
+holds a client mod and a strategy that clusters clients by their supports, and ``nvflare`` a client
+and a controller that do. A module imports its library and names the extra that installs it; this
+package imports none of them. ``federation`` has what both engines share.
 """
 
 import logging

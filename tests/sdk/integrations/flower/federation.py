@@ -1,51 +1,27 @@
 """A federation of Flower in one process: real ClientApps behind a Grid, messages as bytes between.
 
-Two groups of clients hold alike examples and name their classes differently.
+Its clients are of the two kinds that ``two_kinds`` has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from copy import deepcopy
-from functools import cache
 from itertools import count
 from typing import Any
 
-import torch
 from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from modelkin.integrations.flower import SupportMod, hand_over
 from modelkin.torch import fisher_importance
+from tests.support.federations.two_kinds import examples, fit, mlp
 
-CLASSES, FEATURES = 6, 12
-OTHERWISE = torch.tensor([3, 4, 5, 0, 1, 2])
-
-
-def mlp() -> nn.Sequential:
-    """The same weights each time."""
-    return deepcopy(_drawn())
-
-
-@cache
-def _drawn() -> nn.Sequential:
-    """Drawn once: torch keeps a trace of the stack of each seed that it is given."""
-    with torch.random.fork_rng():
-        torch.manual_seed(5)
-        return nn.Sequential(nn.Linear(FEATURES, 24), nn.ReLU(), nn.Linear(24, CLASSES))
-
-
-def examples(node: int) -> tuple[Tensor, Tensor]:
-    """What a client holds: all classes alike, which clients of odd nodes name otherwise."""
-    noise = torch.randn(30, FEATURES, generator=torch.Generator().manual_seed(node))
-    centres = torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(99))
-    labels = torch.arange(30) % CLASSES
-    return centres[labels] + 0.4 * noise, OTHERWISE[labels] if node % 2 else labels
+__all__ = ["LocalGrid", "app", "examples", "mlp", "received", "reply"]
 
 
 def app(mod: SupportMod | None, *outer: Any, inner: Iterable[Any] = ()) -> ClientApp:
@@ -63,11 +39,7 @@ def app(mod: SupportMod | None, *outer: Any, inner: Iterable[Any] = ()) -> Clien
         model, (inputs, labels) = received(message), examples(context.node_id)
         if mod is not None:
             hand_over(fisher_importance(model, cross_entropy, [(inputs, labels)]))
-        optimizer = torch.optim.SGD(model.parameters(), 0.2)
-        for _ in range(5):
-            optimizer.zero_grad()
-            cross_entropy(model(inputs), labels).backward()
-            optimizer.step()
+        fit(model, inputs, labels)
         return reply(message, model, {"num-examples": len(labels)})
 
     @found.evaluate()

@@ -1,0 +1,269 @@
+"""``ClusteredFedAvg``: NVFlare's controller of a federation whose clusters have models."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+import numpy as np
+from nvflare.apis.fl_constant import FLMetaKey
+from nvflare.app_common.app_event_type import AppEventType
+from nvflare.app_common.workflows.model_controller import ModelController
+from nvflare.client import FLModel, ParamsType
+
+from modelkin.core.clustering.linkage import DEFAULT_SEPARATION
+from modelkin.errors import InvalidParameter
+from modelkin.federation.learngenes.aggregate import MIN_MEMBERS
+from modelkin.federation.learngenes.layers import LayerChoice
+from modelkin.integrations.federation.cluster_means import Model
+from modelkin.integrations.federation.clustered_rounds import (
+    ClusteredRounds,
+    ClusterRules,
+    Reply,
+)
+from modelkin.integrations.federation.data_clusters import ASK, Answers
+from modelkin.integrations.federation.learngene import Learngene
+from modelkin.integrations.nvflare._files import read_model, read_state, report_of, write_run
+from modelkin.integrations.nvflare._messages import META, said
+
+__all__ = ["ClusteredFedAvg"]
+
+_SILENT: Final = "it failed, or did not answer in time"
+
+
+class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not installed here
+    """Federated averaging with a model for each cluster of sites.
+
+        job.to_server(ClusteredFedAvg(num_rounds=5, initial="initial.safetensors"))
+
+    Sites train by NVFlare's Client API with a ``ClusterClient``. The mean of each cluster is its
+    model: from the next round on its sites get it. A site in no cluster gets the mean of all, which
+    a persistor keeps as well, where the job has one.
+
+    Supports are compared at the weights of the first round: a site that answers for the first time
+    gets these, its support is kept, and its training then counts only where its cluster has no
+    model yet. With ``by="data"`` each site is asked once for its data subspace, before its first
+    round; a newcomer is placed by the nearest centroid, and gets its cluster's model at once.
+
+    After each round the run's folder on the server has ``modelkin/``: a safetensors file for each
+    cluster, ``all.safetensors``, ``rounds.json`` with who was in which cluster, and what
+    ``before`` needs. A site that fails or is silent ends no run.
+
+    Args:
+        num_rounds: the number of rounds.
+        initial: a safetensors file with the weights to begin with, in the job's folder of the
+            server (``job.add_file_to_server``); without it the persistor has them.
+        before: the ``modelkin`` folder of an earlier run, to go on from: its sites are known, and
+            new ones are placed in its clusters.
+        by: ``"supports"``, or ``"data"``.
+        weights: how sites count in a mean: ``"examples"``, ``"equal"``, or another rule of
+            docs/federation.md.
+        separation: see ``modelkin.integrations.flower.ClusteredStrategy``, also for
+            ``n_clusters``, ``distance_threshold``, ``forget_after`` and ``recluster_every``.
+        n_clusters: the number of clusters; None where it is to be found.
+        distance_threshold: in its place, the mean distance from which clusters stay apart.
+        forget_after: rounds without an answer after which a site is forgotten; None for never.
+        recluster_every: with ``by="data"``, rounds until clusters are found again.
+        k_max: the ``k_max`` of the sites' ``ClusterClient``.
+        shared: shell patterns of the names of arrays to share, a learngene: sites keep the others.
+            None for the whole model.
+        min_members: a mean of fewer sites is not taken; None for 3 where a learngene is shared, and
+            else for 1.
+        num_clients: how many sites train in a round, drawn by chance; None for all.
+        timeout: seconds to wait for a round's models, 0 for ever.
+        patience: with ``by="data"``, seconds to wait for subspaces.
+        persistor_id: the id of the job's persistor, if it has one.
+
+    Raises:
+        InvalidParameter: an argument is out of its range.
+    """
+
+    def __init__(
+        self,
+        num_rounds: int = 5,
+        *,
+        initial: str = "",
+        before: str = "",
+        by: str = "supports",
+        weights: str = "examples",
+        separation: float = DEFAULT_SEPARATION,
+        n_clusters: int | None = None,
+        distance_threshold: float | None = None,
+        forget_after: int | None = None,
+        recluster_every: int | None = None,
+        k_max: float | None = None,
+        shared: Sequence[str] | None = None,
+        min_members: int | None = None,
+        num_clients: int | None = None,
+        timeout: int = 0,
+        patience: int = 60,
+        persistor_id: str = "persistor",
+    ) -> None:
+        super().__init__(persistor_id=persistor_id, ignore_result_error=True)
+        for name, value in (("num_rounds", num_rounds), ("patience", patience)):
+            if type(value) is not int or value < 1:
+                raise InvalidParameter(f"{name} must be 1 or more, not {value!r}", field=name)
+        # NVFlare writes a job's configuration from attributes that are called like arguments.
+        self._num_rounds, self._initial, self._before = num_rounds, initial, before
+        self._by, self._weights, self._separation = by, weights, separation
+        self._n_clusters, self._distance_threshold = n_clusters, distance_threshold
+        self._forget_after, self._recluster_every = forget_after, recluster_every
+        self._k_max, self._min_members = k_max, min_members
+        self._shared = None if shared is None else list(shared)
+        self._num_clients, self._timeout, self._patience = num_clients, timeout, patience
+        self._choice = None if shared is None else LayerChoice(tensors=shared)
+        self._rules = self._cluster_rules()
+        ClusteredRounds({}, self._rules)  # refuses rules that are out of their range
+        self._nodes: dict[str, int] = {}
+        self._sent: dict[int, Model] = {}
+        self._reports: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        """Run all rounds; NVFlare calls it."""
+        rounds, done = self._open()
+        for server_round in range(done + 1, done + self._num_rounds + 1):
+            self.event(AppEventType.ROUND_STARTED)
+            if not self._train(rounds, server_round):
+                self.info("aborted")
+                return
+            write_run(Path(self.get_run_dir()) / "modelkin", rounds, self._reports)
+            if self.persistor:
+                self.save_model(FLModel(params=dict(rounds.arrays)))
+
+    def _train(self, rounds: ClusteredRounds, server_round: int) -> bool:
+        """Carry out a round; False where the run is aborted."""
+        present = self._present()
+        rounds.begin(server_round, present, lambda new: self._ask(new, present))
+        drawn = self.sample_clients(self._num_clients) if self._num_clients else present.values()
+        sampled = sorted({self._nodes[name] for name in drawn if name in self._nodes})
+        self._sent = {node: rounds.model_for(node) for node in sampled}
+        meta = {} if rounds.k is None else {META: {"k": rounds.k}}
+        messages: dict[int, FLModel] = {}
+        for model in self._sent.values():
+            messages[id(model)] = FLModel(
+                params=dict(model), current_round=server_round - 1, meta=dict(meta)
+            )
+        asked = {node: messages[id(model)] for node, model in self._sent.items()}
+        answers = self._exchange(asked, rounds.names.names, self._timeout)
+        if self.abort_signal.triggered:
+            return False
+        replies = {node: self._reply(node, answer) for node, answer in answers.items()}
+        rounds.finish(server_round, replies)
+        silent = {node: _SILENT for node in sampled if node not in replies}
+        self._reports.append(report_of(server_round, rounds, silent))
+        shown = self._reports[-1].get("clusters", {})
+        self.info(f"round {server_round}: clusters {shown}")
+        for name in self._reports[-1]["silent"]:
+            self.warning(f"round {server_round}: no model of {name}: {_SILENT}")
+        return True
+
+    def _open(self) -> tuple[ClusteredRounds, int]:
+        """The rounds to carry out, and how many were carried out before."""
+        if self._before:
+            state, self._reports = read_state(Path(self._before))
+            rounds = ClusteredRounds(state.arrays, self._rules)
+            state.restore(rounds)
+            self._nodes = {name: node for node, name in state.names.items()}
+            return rounds, state.server_round
+        whole = self._initial_model()
+        num_values, shared = sum(each.size for each in whole.values()), whole
+        if self._choice is not None:
+            layout = {name: (str(each.dtype), each.shape) for name, each in whole.items()}
+            names = Learngene.of(layout, self._choice, buffers=False).names
+            shared = {name: whole[name] for name in names}
+        return ClusteredRounds(shared, self._rules, num_values), 0
+
+    def _initial_model(self) -> dict[str, np.ndarray[Any, Any]]:
+        if self._initial:
+            folders = [Path(self.get_app_dir()) / name for name in ("config", "custom")]
+            paths = [folder / self._initial for folder in folders]
+            return read_model(next((path for path in paths if path.exists()), paths[-1]))
+        model = self.load_model()
+        arrays = _arrays_of(getattr(model, "params", None))
+        if not arrays:
+            raise InvalidParameter(
+                "there is no model to begin with: give initial, or the job a persistor",
+                field="initial",
+            )
+        return arrays
+
+    def _present(self) -> dict[int, str]:
+        """The names of the connected sites by node; a new site gets the next number."""
+        names = sorted(client.name for client in self.engine.get_clients())
+        for name in names:
+            self._nodes.setdefault(name, len(self._nodes))
+        return {self._nodes[name]: name for name in names}
+
+    def _ask(self, nodes: Sequence[int], present: Mapping[int, str]) -> Answers:
+        """Ask sites for their subspaces."""
+        question = FLModel(params={}, meta={META: {"step": ASK}})
+        answers = self._exchange(dict.fromkeys(nodes, question), present, self._patience)
+        return {
+            node: (said(answers[node]) or {}) if node in answers else "it did not answer in time"
+            for node in nodes
+        }
+
+    def _exchange(
+        self, messages: Mapping[int, FLModel], names: Mapping[int, str], timeout: int
+    ) -> dict[int, FLModel]:
+        """Send each node its message; return the first answer of each that gave one."""
+        found, lock = dict[int, FLModel](), Lock()
+
+        def take(answer: FLModel) -> None:
+            node = self._nodes[str(answer.meta["client_name"])]
+            with lock:
+                if node in messages:
+                    found.setdefault(node, answer)
+
+        groups: dict[int, tuple[FLModel, list[str]]] = {}
+        for node, message in messages.items():
+            groups.setdefault(id(message), (message, []))[1].append(names[node])
+        for message, targets in groups.values():
+            self.send_model(data=message, targets=targets, timeout=timeout, callback=take)
+        while self.get_num_standing_tasks() and not self.abort_signal.triggered:
+            time.sleep(self._task_check_period)
+        with lock:
+            return dict(sorted(found.items()))
+
+    def _reply(self, node: int, answer: FLModel) -> Reply:
+        """What a site sent; a difference becomes a model."""
+        arrays = _arrays_of(answer.params)
+        if answer.params_type == ParamsType.DIFF:
+            before = self._sent[node]
+            arrays = {
+                name: np.asarray(before[name] + step, before[name].dtype)
+                if name in before and before[name].shape == step.shape
+                else step
+                for name, step in arrays.items()
+            }
+        values = said(answer)
+        support = None
+        if values is not None:  # without a name: NVFlare knows who it is
+            support = {key: value for key, value in values.items() if key != "name"}
+        examples = (answer.meta or {}).get(FLMetaKey.NUM_STEPS_CURRENT_ROUND, 1)
+        return Reply(arrays, examples, support, answer.metrics or {})
+
+    def _cluster_rules(self) -> ClusterRules:
+        least = 1 if self._choice is None else MIN_MEMBERS
+        return ClusterRules(
+            by=self._by,
+            weights=self._weights,
+            separation=self._separation,
+            n_clusters=self._n_clusters,
+            distance_threshold=self._distance_threshold,
+            forget_after=self._forget_after,
+            recluster_every=self._recluster_every,
+            k_max=self._k_max,
+            min_members=least if self._min_members is None else self._min_members,
+            missing="it sent nothing to compare it by; does its script use ClusterClient?",
+        )
+
+
+def _arrays_of(params: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Arrays by name, of what a site sent; empty where that is nothing of the kind."""
+    if not isinstance(params, Mapping):
+        return {}
+    return {str(name): np.asarray(values) for name, values in params.items()}

@@ -1,0 +1,71 @@
+"""``LocalSites``: NVFlare's server without NVFlare's network, for its controller in one process."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from nvflare.apis.signal import Signal
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+from nvflare.client import FLModel
+from nvflare.fuel.utils import fobs
+
+from modelkin.integrations.nvflare import ClusteredFedAvg
+
+Answer = Callable[[FLModel], FLModel | None]
+"""What a site makes of a message; None for no answer."""
+
+
+def carried(model: FLModel) -> FLModel:
+    """A message after its way through NVFlare's own forms; all but arrays as bytes."""
+    found = FLModelUtils.from_shareable(FLModelUtils.to_shareable(copy.copy(model)))
+    found.params = copy.deepcopy(found.params)
+    found.meta = fobs.loads(fobs.dumps(found.meta))
+    return found
+
+
+class LocalSites(ClusteredFedAvg):
+    """A controller whose sites are functions.
+
+    Args:
+        sites: what each site answers, by name; may be changed between rounds.
+        folder: the run's folder, also of the app.
+        rules: arguments of the controller.
+    """
+
+    def __init__(self, sites: dict[str, Answer], folder: Path, **rules: Any) -> None:
+        super().__init__(**rules)
+        self.sites, self.folder, self.persistor = sites, folder, None
+        self.abort_signal = Signal()
+        self.engine = SimpleNamespace(get_clients=lambda: [SimpleNamespace(name=n) for n in sites])
+        self.got: list[dict[str, FLModel]] = []
+
+    def send_model(self, *, targets: list[str], data: FLModel, **named: Any) -> None:
+        for name in targets:
+            self.got[-1][name] = carried(data)
+            answer = self.sites[name](carried(data))
+            if answer is not None:
+                found = carried(answer)
+                found.meta["client_name"] = name
+                named["callback"](found)
+
+    def event(self, event_type: str) -> None:
+        self.got.append({})
+
+    def get_num_standing_tasks(self) -> int:
+        return 0
+
+    def get_run_dir(self) -> str:
+        return str(self.folder)
+
+    def get_app_dir(self) -> str:
+        return str(self.folder)
+
+    def info(self, message: str) -> None:
+        pass
+
+    def warning(self, message: str) -> None:
+        pass

@@ -1,0 +1,335 @@
+"""NVFlare's controller and its sites, in one process; run in the environment that has NVFlare."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvflare", reason="NVFlare has an environment of its own: `make nvflare`")
+
+from nvflare import client as flare
+from nvflare.client import FLModel, ParamsType
+from safetensors.numpy import load_file, save_file
+
+from modelkin import fit_subspace
+from modelkin.errors import InvalidInput, InvalidParameter
+from modelkin.integrations.nvflare import ClusterClient, ClusteredFedAvg
+from tests.sdk.integrations.nvflare.controllers import Answer, LocalSites
+
+NAMES = tuple(f"site-{number}" for number in range(1, 9))
+Model = dict[str, np.ndarray[Any, Any]]
+
+
+def initial() -> Model:
+    """The weights that a job begins with."""
+    rng = np.random.default_rng(0)
+    return {
+        "body.w": rng.normal(size=(20, 9)).astype(np.float32),
+        "head.b": rng.normal(size=20).astype(np.float32),
+    }
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a run, with the weights in its app."""
+    (tmp_path / "custom").mkdir()
+    save_file(initial(), tmp_path / "custom" / "initial.safetensors")
+    return tmp_path
+
+
+def draws(name: str) -> tuple[np.random.Generator, np.random.Generator]:
+    """What a site's kind has in common, and what is its own: odd sites are of one kind."""
+    number = int(name.removeprefix("site-"))
+    return np.random.default_rng(number % 2), np.random.default_rng(100 + number)
+
+
+def importance(name: str) -> np.ndarray[Any, Any]:
+    common, own = draws(name)
+    return np.asarray(common.random(200) ** 4 + 0.05 * own.random(200), np.float32)
+
+
+def trained(params: Model, name: str) -> Model:
+    common, own = draws(name)
+    return {
+        n: (v + 0.3 * common.normal(size=v.shape) + 0.01 * own.normal(size=v.shape)).astype(v.dtype)
+        for n, v in sorted(params.items())
+    }
+
+
+class Script:
+    """A site's script around a ``ClusterClient``, one message at a time.
+
+    Args:
+        name: the site's name.
+        change: changes what it sends, by the number of the training.
+        how: arguments of the ``ClusterClient``.
+    """
+
+    def __init__(
+        self, name: str, change: Callable[[FLModel, int], FLModel | None], **how: Any
+    ) -> None:
+        self._name, self._change, self._count = name, change, 0
+        self._client = ClusterClient(**how)
+
+    def __call__(self, message: FLModel) -> FLModel | None:
+        sent: list[FLModel] = []
+        with pytest.MonkeyPatch.context() as patch:
+            waiting = [message]
+            patch.setattr(flare, "is_running", lambda: bool(waiting))
+            patch.setattr(flare, "receive", waiting.pop)
+            patch.setattr(flare, "send", sent.append)
+            for received in self._client.trainings():
+                self._count += 1
+                self._client.hand_over(importance(self._name))
+                params = trained({**initial(), **received.params}, self._name)
+                own = {"NUM_STEPS_CURRENT_ROUND": int(self._name[-1])}
+                changed = self._change(FLModel(params=params, meta=own), self._count)
+                if changed is not None:
+                    self._client.send(changed)
+        return sent[0] if sent else None
+
+
+def sites(*names: str, **how: Any) -> dict[str, Answer]:
+    return {name: Script(name, lambda model, _: model, **how) for name in names}
+
+
+def by_data(name: str) -> Any:
+    """What a site says of its data: points near a plane that its kind shares."""
+    common, own = draws(name)
+    points = own.normal(size=(60, 2)) @ common.normal(size=(2, 12))
+    return fit_subspace(points + 0.05 * own.normal(size=points.shape))
+
+
+def described(*names: str) -> dict[str, Answer]:
+    return {
+        name: Script(name, lambda model, _: model, subspace=lambda name=name: by_data(name))
+        for name in names
+    }
+
+
+def last(folder: Path) -> dict[str, Any]:
+    """What the last round gave."""
+    found = json.loads((folder / "modelkin" / "rounds.json").read_text())[-1]
+    assert isinstance(found, dict)
+    return found
+
+
+def groups(report: dict[str, Any]) -> list[list[str]]:
+    return sorted(report["clusters"].values())
+
+
+def bits(model: Any) -> dict[str, bytes]:
+    return {name: np.asarray(values).tobytes() for name, values in model.items()}
+
+
+def saved(folder: Path, name: str, report: dict[str, Any]) -> Model:
+    """The saved model of a site's cluster."""
+    (cluster,) = (number for number, names in report["clusters"].items() if name in names)
+    return load_file(folder / "modelkin" / f"cluster-{cluster}.safetensors")
+
+
+def test_sites_get_the_model_of_their_cluster(folder: Path) -> None:
+    """Odd and even sites are found by their supports, and their means are saved."""
+    job = LocalSites(sites(*NAMES), folder, num_rounds=2, initial="initial.safetensors")
+    job.run()
+    report = last(folder)
+    assert [list(NAMES[::2]), list(NAMES[1::2])] == groups(report)
+    for group in (NAMES[::2], NAMES[1::2]):
+        got = {name: job.got[1][name].params for name in group}
+        mean = {
+            each: np.average(
+                [trained(params, name)[each].astype(np.float64) for name, params in got.items()],
+                axis=0,
+                weights=[int(name[-1]) for name in group],
+            )
+            for each in initial()
+        }
+        model = saved(folder, group[0], report)
+        assert all(np.allclose(mean[n], model[n], rtol=1e-6, atol=1e-7) for n in mean)
+        assert 1 == pytest.approx(sum(report["weights"][name] for name in group))
+    assert type(job.got[1]["site-1"].meta["modelkin"]["k"]) is int
+
+
+def test_differences_are_the_same_as_models(folder: Path) -> None:
+    """A site may send what has changed; only the sum is rounded again."""
+    whole = LocalSites(sites(*NAMES), folder, num_rounds=1, initial="initial.safetensors")
+    whole.run()
+    expected = saved(folder, "site-1", last(folder))
+
+    def step(model: FLModel, _: int) -> FLModel:
+        params = {name: values - initial()[name] for name, values in model.params.items()}
+        return FLModel(params_type=ParamsType.DIFF, params=params, meta=model.meta)
+
+    scripts: dict[str, Answer] = {name: Script(name, step) for name in NAMES}
+    LocalSites(scripts, folder, num_rounds=1, initial="initial.safetensors").run()
+    found = saved(folder, "site-1", last(folder))
+    assert all(np.allclose(expected[n], found[n], rtol=1e-6, atol=1e-6) for n in expected)
+
+
+def _lies(model: FLModel) -> FLModel:
+    model.meta["NUM_STEPS_CURRENT_ROUND"] = -1
+    return model
+
+
+def _in_the_second_round(
+    change: Callable[[FLModel], FLModel | None],
+) -> Callable[[FLModel, int], FLModel | None]:
+    return lambda model, count: change(model) if count == 2 else model
+
+
+ODD: dict[str, Callable[[FLModel], FLModel | None]] = {
+    "it vanishes": lambda model: None,
+    "another layout": lambda model: FLModel(params={"body.w": np.zeros(3)}, meta=model.meta),
+    "no arrays": lambda model: FLModel(params=None, metrics={"a": 1}, meta=model.meta),
+    "it lies about its samples": _lies,
+}
+
+
+@pytest.mark.parametrize("oddity", ODD)
+def test_a_site_that_does_not_fit_is_left_out(folder: Path, oddity: str, tmp_path: Path) -> None:
+    """The report says why, and the others' models are those of a round without it."""
+    found = []
+    for change in (ODD[oddity], ODD["it vanishes"]):
+        scripts: dict[str, Answer] = sites(*NAMES)
+        scripts["site-3"] = Script("site-3", _in_the_second_round(change))
+        LocalSites(scripts, folder, num_rounds=2, initial="initial.safetensors").run()
+        report = last(folder)
+        found.append([bits(saved(folder, name, report)) for name in ("site-1", "site-2")])
+        assert {"site-3"} == set(report["silent"]) | set(report["weighted_down"])
+    assert found[0] == found[1]
+
+
+def test_a_name_that_a_site_claims_counts_for_nothing(folder: Path) -> None:
+    """NVFlare has authenticated who it is."""
+    scripts = sites(*NAMES)
+
+    def claim(model: FLModel, _: int) -> FLModel:
+        model.meta["client_name"] = "site-1"
+        return model
+
+    scripts["site-2"] = Script("site-2", claim, tags=("north",))
+    job = LocalSites(scripts, folder, num_rounds=1, initial="initial.safetensors")
+    job.run()
+    assert [list(NAMES[::2]), list(NAMES[1::2])] == groups(last(folder))
+
+
+def test_a_site_that_comes_later_is_with_its_kin(folder: Path) -> None:
+    """It gets the first weights, then its cluster's model; a returning one its old cluster."""
+    scripts = sites(*NAMES[:7])
+    job = LocalSites(scripts, folder, num_rounds=3, initial="initial.safetensors")
+
+    def joins(model: FLModel, count: int) -> FLModel:
+        if count == 1:
+            scripts.update(sites("site-8"))
+        return model
+
+    scripts["site-1"] = Script("site-1", joins)
+    job.run()
+    assert "site-8" not in job.got[0]
+    assert bits(initial()) == bits(job.got[1]["site-8"].params)
+    assert bits(job.got[2]["site-2"].params) == bits(job.got[2]["site-8"].params)
+    assert [list(NAMES[::2]), list(NAMES[1::2])] == groups(last(folder))
+
+
+@pytest.mark.parametrize("make", [sites, described], ids=["supports", "data"])
+def test_another_job_goes_on_with_a_newcomer(folder: Path, make: Any) -> None:
+    """``before`` has the models, the clusters and what newcomers are compared by."""
+    by = "data" if make is described else "supports"
+    first = LocalSites(make(*NAMES[:7]), folder, num_rounds=1, by=by, initial="initial.safetensors")
+    first.run()
+    expected = saved(folder, "site-2", last(folder))
+    before = str(folder / "modelkin")
+    then = LocalSites(make(*NAMES), folder, num_rounds=2, by=by, before=before)
+    then.run()
+    assert 3 == last(folder)["round"]
+    assert [list(NAMES[::2]), list(NAMES[1::2])] == groups(last(folder))
+    trainings = [got for got in then.got if "site-2" in got]
+    assert bits(expected) == bits(trainings[0]["site-2"].params)
+    assert bits(trainings[1]["site-2"].params) == bits(trainings[1]["site-8"].params)
+
+
+def test_only_shared_arrays_travel(folder: Path) -> None:
+    """In both directions; a cluster of fewer than three answers keeps its learngene."""
+    scripts = sites(*NAMES, private=("head.*",))
+    rules: dict[str, Any] = {"initial": "initial.safetensors", "shared": ["body.*"]}
+    job = LocalSites(scripts, folder, num_rounds=1, **rules)
+    job.run()
+    assert {"body.w"} == set(job.got[0]["site-1"].params)
+    expected = saved(folder, "site-1", last(folder))
+    assert {"body.w"} == set(expected)
+    for name in ("site-1", "site-3"):
+        scripts[name] = lambda message: None
+    then = LocalSites(
+        scripts, folder, num_rounds=1, shared=["body.*"], before=str(folder / "modelkin")
+    )
+    then.run()
+    assert bits(expected) == bits(saved(folder, "site-5", last(folder)))
+
+
+def test_a_private_array_never_leaves(folder: Path) -> None:
+    """Whatever the server asks for: such a site does not count, and the report says why."""
+    scripts = {**sites(*NAMES), **sites("site-3", private=("head.*",))}
+    LocalSites(scripts, folder, num_rounds=1, initial="initial.safetensors").run()
+    assert "most have 'head.b'" in last(folder)["weighted_down"]["site-3"]
+
+
+def test_a_site_that_says_nothing_of_its_data_is_in_no_cluster(folder: Path) -> None:
+    """The report has its reason, and the others are where they belong."""
+
+    def broken() -> Any:
+        raise ValueError("the disk is gone")
+
+    scripts = {**described(*NAMES), **sites("site-4"), **sites("site-5", subspace=broken)}
+    LocalSites(scripts, folder, num_rounds=1, by="data", initial="initial.safetensors").run()
+    left_out = last(folder)["left_out"]
+    assert {"site-4", "site-5"} == set(left_out)
+    assert "give ClusterClient(subspace=...)" in left_out["site-4"]
+    assert "the disk is gone" in left_out["site-5"]
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"num_rounds": 0},
+        {"patience": 0},
+        {"by": "names"},
+        {"weights": "size"},
+        {"separation": 2.0},
+        {"shared": [3]},
+        {"min_members": 0},
+    ],
+)
+def test_arguments_out_of_their_range_are_refused(rules: dict[str, Any]) -> None:
+    """When the job is made, before it is sent anywhere."""
+    with pytest.raises(InvalidInput):
+        ClusteredFedAvg(**rules)
+
+
+@pytest.mark.parametrize("how", [{"send": "all"}, {"subspace": 3}, {"beta": 1.0}, {"tags": 3}])
+def test_arguments_of_a_client_are_checked(how: dict[str, Any]) -> None:
+    """When the script starts."""
+    with pytest.raises(InvalidInput):
+        ClusterClient(**how)
+
+
+@pytest.mark.parametrize("broken", ["initial", "before", "nothing"])
+def test_a_missing_file_is_named(folder: Path, broken: str) -> None:
+    """Of the weights, or of the run before."""
+    rules = {"initial": {"initial": "gone.safetensors"}, "before": {"before": str(folder)}}
+    job = LocalSites(sites(*NAMES), folder, **rules.get(broken, {}))
+    job.load_model = lambda: FLModel(params={})
+    with pytest.raises(
+        InvalidParameter, match=r"cannot be read|no model to begin|not what a run has left"
+    ):
+        job.run()
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Rounds say who does not count, which here is on purpose."""
+    caplog.set_level("ERROR", "modelkin.integrations")

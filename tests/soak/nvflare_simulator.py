@@ -1,0 +1,153 @@
+"""Federations in NVFlare's own simulator: a process for each site.
+
+``python -m tests.soak.nvflare_simulator`` (``make nvflare``) makes an environment of its own over
+the packages of this one, which has no NVFlare. Where the packages cannot be had it says so in one
+line and exits with 0. It runs ``examples/nvflare``, and a federation of two kinds of sites, of
+which one sends another layout in the second round and one dies in the third.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import venv
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+NVFLARE: Final = "nvflare==2.9.0"
+HOME: Final = Path(os.environ.get("NVFLARE_HOME", Path(sys.prefix) / "nvflare"))
+"""Where the environment is."""
+
+SITES: Final = tuple(f"site-{node}" for node in range(1, 9))
+_END_S: Final = 300.0
+_RUN: Final = Path("server") / "simulate_job" / "modelkin"
+
+_JOB: Final = """
+import sys
+from nvflare.job_config.api import FedJob
+from nvflare.job_config.script_runner import ScriptRunner
+from safetensors.torch import save_file
+from modelkin.integrations.nvflare import ClusteredFedAvg
+from tests.support.federations.two_kinds import mlp
+
+script, folder, sites = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
+save_file(mlp().state_dict(), folder + "/initial.safetensors")
+job = FedJob(name="two-kinds", min_clients=len(sites))
+job.set_app_packages(["modelkin", "tests"])
+job.to_server(ClusteredFedAvg(num_rounds=3, initial="initial.safetensors"))
+job.add_file_to_server(folder + "/initial.safetensors", app_folder_type="config")
+job.to_clients(ScriptRunner(script=script))
+sys.exit(job.simulator_run(folder + "/two-kinds", clients=sites, log_config="concise"))
+"""
+
+
+def is_complete(home: Path) -> bool:
+    """Whether an environment has NVFlare, as far as its files show."""
+    return any(home.glob("lib/python*/site-packages/nvflare-*.dist-info"))
+
+
+def environment(home: Path) -> str | None:
+    """Make the environment, unless it is there; the reason if it cannot be made."""
+    if is_complete(home):
+        return None
+    venv.create(home, with_pip=False)
+    (site_packages,) = home.glob("lib/python*/site-packages")
+    (site_packages / "behind.pth").write_text(sysconfig.get_path("purelib"))
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python"), "install"]
+    quietly = ["--quiet", "--disable-pip-version-check", "--no-compile"]
+    given = [*pip, *quietly, "-c", str(ROOT / "constraints.txt"), NVFLARE]
+    done = subprocess.run(given, capture_output=True, text=True)
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
+        return errors[-1] if errors else "pip failed"
+    return None
+
+
+def run(home: Path, *arguments: str, folder: Path = ROOT) -> str:
+    """What a program in Python of the environment prints, started in a folder.
+
+    Raises:
+        SystemExit: it fails.
+    """
+    variables = {
+        **os.environ,
+        "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'client_sdk'}",
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [str(home / "bin" / "python"), *arguments],
+        env=variables,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=_END_S,
+    )
+    if done.returncode:
+        raise SystemExit(f"{arguments[0]} failed: {(done.stdout + done.stderr)[-3000:]}")
+    return done.stdout
+
+
+def example(home: Path, workspace: Path) -> list[str]:
+    """What ``examples/nvflare`` prints: clusters, accuracy by round, and where its models are."""
+    printed = run(
+        home, str(ROOT / "examples" / "nvflare" / "job.py"), "--workspace", str(workspace)
+    )
+    said = ("round 5, cluster", "accuracy by round", "models:")
+    return [line for line in printed.splitlines() if line.startswith(said)]
+
+
+def two_kinds(home: Path, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """Three rounds of eight sites, two of which fail; the folder of models, and the reports."""
+    script = ROOT / "tests" / "sdk" / "integrations" / "nvflare" / "site_script.py"
+    run(home, "-c", _JOB, str(script), str(folder), ",".join(SITES))
+    models = folder / "two-kinds" / _RUN
+    return models, json.loads((models / "rounds.json").read_text())
+
+
+def check(reports: list[dict[str, Any]]) -> list[str]:
+    """A line for each round.
+
+    Raises:
+        SystemExit: a claim does not hold.
+    """
+    expected = [sorted(SITES[::2]), sorted(SITES[1::2])]
+    if [expected] * 3 != [sorted(each["clusters"].values()) for each in reports]:
+        raise SystemExit(f"sites are in other clusters: {reports}")
+    left_out = [{**each["silent"], **each["weighted_down"]} for each in reports]
+    if [set(), {"site-3"}, {"site-6"}] != [set(each) for each in left_out]:
+        raise SystemExit(f"other sites were left out: {left_out}")
+    return [f"round {number}: left out {out}" for number, out in enumerate(left_out, start=1)]
+
+
+def main() -> int:
+    """Make the environment and run both federations."""
+    parser = argparse.ArgumentParser(description="Federations in NVFlare's simulator.")
+    parser.add_argument("--environment", type=Path, default=HOME, help="is made if missing")
+    parser.add_argument("--only-make", action="store_true", help="make the environment alone")
+    given = parser.parse_args()
+    reason = environment(given.environment)
+    if reason is not None:
+        print(f"skipped: NVFlare cannot be installed here: {reason[:200]}")
+        return 0
+    if given.only_make:
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        print("\n".join(example(given.environment, Path(folder))))
+        print(f"examples/nvflare: {time.monotonic() - began:.0f} s", flush=True)
+        began = time.monotonic()
+        print("\n".join(check(two_kinds(given.environment, Path(folder))[1])))
+        print(f"two kinds of sites, of which two fail: {time.monotonic() - began:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
