@@ -130,7 +130,7 @@ class _ByAddition:
         down = {
             member: "none of its signature's values is the least of all: it has the least weight"
             if member in sent
-            else "it sent no support: it has the least weight of those that did"
+            else "it sent no support that can be compared: it has the least weight"
             for member in members
             if member not in values
         }
