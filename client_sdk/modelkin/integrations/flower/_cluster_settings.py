@@ -15,7 +15,17 @@ __all__ = ["check_by", "check_per_cluster", "check_weights", "sharded_inside"]
 
 
 def sharded_inside(strategy: Strategy) -> ShardedStrategy | None:
-    """The strategy that averages in shards, itself or in a ``LearngeneStrategy``, if one does."""
+    """The strategy that averages in shards, itself or in a ``LearngeneStrategy``, if one does.
+
+    Raises:
+        InvalidParameter: ``ClusteredStrategy`` cannot wrap the strategy.
+    """
+    if not isinstance(strategy, Strategy) or hasattr(strategy, "cluster_of"):
+        raise InvalidParameter(
+            f"a {type(strategy).__name__} cannot be inside ClusteredStrategy: wrap FedAvg or "
+            f"another strategy of Flower, a LearngeneStrategy or a ShardedStrategy",
+            field="strategy",
+        )
     inner = strategy.inner if isinstance(strategy, LearngeneStrategy) else strategy
     return inner if isinstance(inner, ShardedStrategy) else None
 

@@ -13,6 +13,7 @@ from flwr.clientapp import ClientApp
 
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.flower import (
+    BufferedStrategy,
     ClusteredStrategy,
     LearngeneMod,
     LearngeneStrategy,
@@ -40,6 +41,11 @@ TRUNK, HEAD = ("0.weight", "0.bias"), ("2.weight", "2.bias")
 def _quiet(caplog: pytest.LogCaptureFixture) -> None:
     """Flower logs every step of every round."""
     caplog.set_level(logging.ERROR, "flwr")
+
+
+def buffered() -> Any:
+    """A strategy that has no rounds."""
+    return BufferedStrategy(size=2)
 
 
 def whole() -> LearngeneMod:
@@ -126,6 +132,8 @@ def test_a_data_mod_behind_the_shards_says_the_order() -> None:
         ),
         (lambda: LearngeneStrategy(ClusteredStrategy(averaging())), "inside ClusteredStrategy"),
         (lambda: LearngeneStrategy(LearngeneStrategy(averaging())), "use one"),
+        (lambda: ClusteredStrategy(ClusteredStrategy(averaging())), "inside ClusteredStrategy"),
+        (lambda: ClusteredStrategy(buffered()), "inside ClusteredStrategy"),
     ],
 )
 def test_strategies_in_another_order_are_refused(make: Callable[[], Any], said: str) -> None:
