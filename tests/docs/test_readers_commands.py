@@ -6,6 +6,7 @@ import shlex
 import time
 import tomllib
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 import modelkin
 from tests.docs.pages import blocks
+from tests.support.servers import forkserver
 from tests.support.servers.forkserver import ModuleProcess
 from tests.support.servers.server_process import Server, environment
 
@@ -83,7 +85,7 @@ def test_the_readme_of_the_client(server: Server, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_merge(server: Server, tmp_path: Path) -> None:
     """The page's merge: five donors and the newcomer run its commands, and all get one average."""
-    create, member, neutral = commands("docs/sharing.md", "## Merges")
+    create, member, neutral, *_ = commands("docs/sharing.md", "## Merges")
     with modelkin.Client(server.url) as client:
         client.ensure_space("s", num_parameters=M)
         for seed, name in enumerate((*DONORS, "org/newcomer")):
@@ -104,6 +106,39 @@ def test_a_merge(server: Server, tmp_path: Path) -> None:
     average = (shown / shown.sum()) @ vectors
     for name in (*DONORS, "org/newcomer"):
         merged = load_file(tmp_path / name / "merged.safetensors")["w"]
+        torch.testing.assert_close(merged.double(), average, rtol=0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_merge_in_a_bucket(tmp_path: Path) -> None:
+    """The page's bucket, but a folder is in its place: its members run its commands."""
+    secret, named, *lines = commands("docs/sharing.md", "### In a bucket")
+    assert "openssl rand -hex 32 > secret" == " ".join(secret)
+    (tmp_path / "secret").write_text(64 * "5")
+    (tmp_path / "drive").mkdir()
+    where = named[0].removeprefix("where=").replace("s3://bucket/merges", "drive").split()
+    create, member = [[*words[:3], *where, *words[4:]] for words in lines]
+    assert ["$where", "$where"] == [words[3] for words in lines]
+    names = [name for flag, name in pairwise(create) if flag == "--member"]
+    for seed, name in enumerate(names):
+        save_file({"w": weights(seed)}, tmp_path / f"{name[-1]}.safetensors")
+    environ = environment()
+    assert 0 == forkserver.run(*create, folder=tmp_path, env=environ).returncode
+    parties = []
+    for name in names:
+        own = {"org/a": name, "a.safetensors": f"{name[-1]}.safetensors"}
+        words = [own.get(word, word) for word in member]
+        words[-1] = f"merged-{name[-1]}.safetensors"
+        out, error = tmp_path / f".out-{name[-1]}", tmp_path / f".error-{name[-1]}"
+        parties.append(
+            ModuleProcess(*words, folder=tmp_path, env=environ, stdout=out, stderr=error)
+        )
+        parties[-1].start()
+    for party in parties:
+        end_well(party)
+    average = torch.stack([weights(seed).double() for seed in range(len(names))]).mean(0)
+    for name in names:
+        merged = load_file(tmp_path / f"merged-{name[-1]}.safetensors")["w"]
         torch.testing.assert_close(merged.double(), average, rtol=0, atol=1e-6)
 
 

@@ -224,6 +224,15 @@ COMMANDS: Final = (
                     ),
                 ),
             ),
+            Command(
+                "bucket",
+                "the same, of parties that share a bucket or a folder alone",
+                actions=(
+                    Command("create", "write down who averages", "federation.buckets:create"),
+                    Command("show", "the state of such a merge", "federation.buckets:show"),
+                    Command("join", "take part to its end", "federation.buckets:join"),
+                ),
+            ),
         ),
     ),
     Topic(

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from modelkin import checkpoints
-from modelkin._progress_bar import ProgressLine, is_terminal
-from modelkin.checkpoints import Checkpoint, CheckpointSink, CheckpointValues
+from modelkin.cli.federation.parties import (
+    Line,
+    check_files,
+    end_of,
+    files_of,
+    party_options,
+    secret_of,
+    shown,
+    state_of,
+)
 from modelkin.cli.options import add_service
-from modelkin.cli.output import Answer, fields_of, pairs, table
+from modelkin.cli.output import Answer, fields_of, table
 from modelkin.cli.texts import text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.costs import METHODS, client_bytes, distribution_time
 from modelkin.federation.shards.leakage import leakage_bound
-from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
-from modelkin.types.merges import Merge
-from modelkin.types.spaces import SpaceInfo
 
 __all__ = [
     "create",
@@ -93,54 +95,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
 def join_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``merge join``."""
     add_service(parser)
-    parser.add_argument(
-        "checkpoint",
-        nargs="?",
-        help="the model's checkpoint; of a neutral party one whose tensors the output has",
-    )
-    parser.add_argument("--merge", required=True, metavar="NAME", help="the name of the merge")
-    parser.add_argument(
-        "--model", required=True, metavar="NAME", help="the name of this party's model"
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="the file that the average goes to")
-    parser.add_argument("--base", metavar="CHECKPOINT", help="the base, in a merge of differences")
-    parser.add_argument(
-        "--examples",
-        type=int,
-        metavar="COUNT",
-        help="the examples trained on, which are the weight",
-    )
-    parser.add_argument(
-        "--neutral", action="store_true", help="aggregate alone, without values in the average"
-    )
-    parser.add_argument(
-        "--no-aggregation", action="store_true", help="let other parties hold the shards"
-    )
-    parser.add_argument(
-        "--group-secret-file",
-        metavar="FILE",
-        help="a file of 16 bytes or more that all parties have, and the service has not",
-    )
-    parser.add_argument(
-        "--state",
-        metavar="FILE",
-        help="the file that lets a new process go on; by default beside the output",
-    )
-    parser.add_argument(
-        "--plain",
-        action="store_true",
-        help="take part also where aggregators see this member's shards, in place of sums",
-    )
-    parser.add_argument(
-        "--min-members",
-        type=int,
-        default=MIN_MEMBERS,
-        metavar="COUNT",
-        help="refuse a merge that may average fewer; default 3",
-    )
-    parser.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="how long to wait; by default without end"
-    )
+    party_options(parser)
 
 
 def show_options(parser: argparse.ArgumentParser) -> None:
@@ -201,14 +156,14 @@ def create(arguments: argparse.Namespace) -> Answer:
             min_members=arguments.min_members,
             deadline=arguments.deadline,
         )
-    return _answer(made)
+    return shown(made)
 
 
 def show(arguments: argparse.Namespace) -> Answer:
     """``modelkin merge show``: one merge, or all merges of a space, the newest first."""
     with Client(arguments.url, arguments.api_key) as client:
         if arguments.merge is not None:
-            return _answer(client.merges.get(arguments.space, arguments.merge))
+            return shown(client.merges.get(arguments.space, arguments.merge))
         found = list(client.merges.list(arguments.space))
     rows = [(m.name, m.state, time_text(m.created_at), text_or_dash(m.failure)) for m in found]
     text = table(("MERGE", "STATE", "CREATED", "FAILURE"), rows) if rows else "no merges"
@@ -217,14 +172,11 @@ def show(arguments: argparse.Namespace) -> Answer:
 
 def join(arguments: argparse.Namespace) -> Answer:
     """``modelkin merge join``: take part to the end; the average is written to a file."""
-    if arguments.checkpoint is None and not arguments.neutral:
-        raise InvalidParameter("give the checkpoint of the model, or --neutral")
-    if arguments.output is None and not arguments.neutral:
-        raise InvalidParameter("say where the average goes: -o FILE")
+    check_files(arguments)
     with Client(arguments.url, arguments.api_key) as client:
         space = client.spaces.get(arguments.space)
-        values, sink = _files(arguments, space)
-        with _Line() as line:
+        values, sink = files_of(arguments, space.layout, space.exclude)
+        with Line() as line:
             merged = client.merges.join(
                 arguments.space,
                 arguments.merge,
@@ -233,22 +185,14 @@ def join(arguments: argparse.Namespace) -> Answer:
                 output=sink,
                 examples=arguments.examples,
                 may_aggregate=not arguments.no_aggregation,
-                group_secret=_secret(arguments.group_secret_file),
+                group_secret=secret_of(arguments.group_secret_file),
                 conceal=not arguments.plain,
                 min_members=arguments.min_members,
-                state=_state(arguments),
+                state=state_of(arguments),
                 timeout=arguments.timeout,
                 on_progress=line.draw,
             )
-    written = arguments.output or "nothing: a neutral party without an output"
-    summary = {
-        "merge": merged.merge.name,
-        "members": ", ".join(merged.members),
-        "roster": merged.digest,
-        "written": written,
-    }
-    fields = {"merge": merged.merge.name, "digest": merged.digest, "members": merged.members}
-    return Answer(pairs(summary), {**fields, "output": arguments.output})
+    return end_of(merged, arguments.output)
 
 
 def plan(arguments: argparse.Namespace) -> Answer:
@@ -286,69 +230,6 @@ def plan(arguments: argparse.Namespace) -> Answer:
     return Answer(text, fields, notes)
 
 
-def _plan_text(fields: Mapping[str, Any]) -> str:
-    try:
-        made = Plan.from_json(dict(fields))
-    except InvalidParameter as error:
-        return f"a plan that this version does not know: {error}"
-    return f"{made.num_parameters:,} in {made.shards} shards"
-
-
-def _answer(merge: Merge) -> Answer:
-    summary = {
-        "merge": f"{merge.name}, {merge.state}",
-        "parameters": _plan_text(merge.plan),
-        "awaited": ", ".join(merge.awaited) or "nothing",
-    }
-    if merge.digest is not None:
-        summary["roster"] = merge.digest
-    if merge.failure is not None:
-        summary["failure"] = merge.failure
-    rows = [
-        (
-            party.name,
-            "neutral" if party.neutral else "-" if party.weight is None else f"{party.weight:.6g}",
-            "joined" if party.joined else "awaited",
-            text_or_dash(party.left_out),
-        )
-        for party in merge.parties
-    ]
-    columns = ("PARTY", "WEIGHT", "", "LEFT OUT")
-    return Answer(pairs(summary) + "\n\n" + table(columns, rows), fields_of(merge))
-
-
-def _files(
-    arguments: argparse.Namespace, space: SpaceInfo
-) -> tuple[CheckpointValues | None, CheckpointSink | None]:
-    """The checkpoint of the values, and the file for the average."""
-    if arguments.checkpoint is None:
-        return None, None
-    layout = space.layout
-    model = _open_checkpoint(arguments.checkpoint, space)
-    base = None if arguments.base is None else _open_checkpoint(arguments.base, space)
-    values = None if arguments.neutral else CheckpointValues(model, layout, base)
-    if arguments.output is None:
-        return values, None
-    excluded = set(model.excluded)
-    whole = checkpoints.open_checkpoint(arguments.checkpoint)
-    beside = [t for t in (*whole.tensors, *whole.skipped) if t.name in excluded]
-    return values, CheckpointSink(arguments.output, model, layout, base, beside)
-
-
-def _open_checkpoint(path: str, space: SpaceInfo) -> Checkpoint:
-    return checkpoints.open_checkpoint(path, space.exclude, unmatched_ok=True)
-
-
-def _state(arguments: argparse.Namespace) -> Path | None:
-    if arguments.state is not None:
-        return Path(arguments.state)
-    return None if arguments.output is None else Path(f"{arguments.output}.merge")
-
-
-def _secret(path: str | None) -> bytes | None:
-    return None if path is None else Path(path).read_bytes().strip()
-
-
 def _rate(text: str) -> float:
     """Parse ``100Mbit`` or ``12MB`` as bytes a second.
 
@@ -360,23 +241,3 @@ def _rate(text: str) -> float:
         raise InvalidParameter(f"--rate {text}: write 100Mbit or 12MB")
     value = float(found[1]) * _UNITS[found[2]]
     return value / 8 if found[3] == "bit" else value
-
-
-class _Line:
-    """The state of a merge on one line of a terminal."""
-
-    def __init__(self) -> None:
-        self._line = ProgressLine()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if is_terminal():
-            self._line.wipe()
-
-    def draw(self, merge: Merge) -> None:
-        """Show the members that the merge waits for."""
-        if is_terminal():
-            waits = f", waits for {', '.join(merge.awaited)}" if merge.awaited else ""
-            self._line.draw(f"{merge.name} is {merge.state}{waits}", None)
