@@ -319,6 +319,7 @@ def test_another_run_continues_and_places_newcomers(by: str) -> None:
     [
         {"by": "names"},
         {"weights": "size"},
+        {"by": "data", "weights": "cover"},
         {"separation": 2},
         {"n_clusters": 0},
         {"forget_after": 0},
