@@ -126,18 +126,18 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.proxy
 	$(BIN)/python -m tests.soak.version_before
 	$(BIN)/python -m tests.soak.flower_engines
-	$(BIN)/python -m tests.soak.nvflare_simulator
+	$(BIN)/python -m tests.soak.federations.nvflare_simulator
 
 flower: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.flower_engines
 
 nvflare: $(VENV)/.dev
-	$(BIN)/python -m tests.soak.nvflare_simulator
+	$(BIN)/python -m tests.soak.federations.nvflare_simulator
 
 # NVFlare over the packages of the environment: where pip cannot have it, one line says so, and its
 # tests are left out.
-$(VENV)/nvflare/.tried: tests/soak/nvflare_simulator.py | $(VENV)/.dev
-	@$(BIN)/python -m tests.soak.nvflare_simulator --only-make
+$(VENV)/nvflare/.tried: tests/soak/federations/nvflare_simulator.py | $(VENV)/.dev
+	@$(BIN)/python -m tests.soak.federations.nvflare_simulator --only-make
 	@touch $@
 
 lint: style contracts types

@@ -18,6 +18,7 @@ from modelkin.core.clustering.linkage import DEFAULT_SEPARATION
 from modelkin.errors import InvalidParameter
 from modelkin.federation.learngenes.aggregate import MIN_MEMBERS
 from modelkin.federation.learngenes.layers import LayerChoice
+from modelkin.federation.learngenes.learngene import Learngene
 from modelkin.integrations.federation.cluster_means import Model
 from modelkin.integrations.federation.clustered_rounds import (
     ClusteredRounds,
@@ -25,11 +26,13 @@ from modelkin.integrations.federation.clustered_rounds import (
     Reply,
 )
 from modelkin.integrations.federation.data_clusters import ASK, Answers
-from modelkin.integrations.federation.learngene import Learngene
 from modelkin.integrations.nvflare._files import read_model, read_state, report_of, write_run
 from modelkin.integrations.nvflare._messages import META, said
 
 __all__ = ["ClusteredFedAvg"]
+
+_CHECK_S: Final = 0.2
+"""How often the controller looks whether all answers are there."""
 
 _SILENT: Final = "it failed, or did not answer in time"
 
@@ -224,7 +227,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         for message, targets in groups.values():
             self.send_model(data=message, targets=targets, timeout=timeout, callback=take)
         while self.get_num_standing_tasks() and not self.abort_signal.triggered:
-            time.sleep(self._task_check_period)
+            time.sleep(_CHECK_S)
         with lock:
             return dict(sorted(found.items()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 import torch
@@ -42,7 +43,7 @@ def trained(model: Model, node: int, k: int | None) -> Reply:
 
 @pytest.mark.parametrize("weights", ["examples", "equal", "cover", "rarity"])
 def test_clusters_models_and_weights_are_those_of_flower(
-    weights: str, caplog: pytest.LogCaptureFixture
+    weights: Literal["examples", "equal", "cover", "rarity"], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Three rounds of eight clients of two kinds, one of which comes in the second round."""
     caplog.set_level(logging.ERROR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from modelkin import fit_subspace
 from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.integrations.nvflare import ClusterClient, ClusteredFedAvg
 from tests.sdk.integrations.nvflare.controllers import Answer, LocalSites
+from tests.support.private_names import foreign_private_names
 
 NAMES = tuple(f"site-{number}" for number in range(1, 9))
 Model = dict[str, np.ndarray[Any, Any]]
@@ -131,6 +133,12 @@ def saved(folder: Path, name: str, report: dict[str, Any]) -> Model:
     """The saved model of a site's cluster."""
     (cluster,) = (number for number, names in report["clusters"].items() if name in names)
     return load_file(folder / "modelkin" / f"cluster-{cluster}.safetensors")
+
+
+def test_the_module_uses_no_private_name_of_nvflare() -> None:
+    """The test of all other modules cannot see NVFlare's classes."""
+    folder = Path(inspect.getfile(ClusteredFedAvg)).parent
+    assert {} == foreign_private_names(sorted(folder.glob("*.py")))
 
 
 def test_sites_get_the_model_of_their_cluster(folder: Path) -> None:

@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.federation.learngenes.layers import LayerChoice
-from modelkin.integrations.federation.learngene import Learngene
+from modelkin.federation.learngenes.learngene import Learngene
 from modelkin.integrations.flower._arrays import only
 from modelkin.integrations.flower.learngenes.layers import (
     layout_of,

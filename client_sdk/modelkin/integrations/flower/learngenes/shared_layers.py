@@ -9,7 +9,7 @@ from flwr.app import Array, ArrayRecord, Message, RecordDict
 
 from modelkin.federation.learngenes.aggregate import Aggregate
 from modelkin.federation.learngenes.layers import LayerChoice, tightened_depth
-from modelkin.integrations.federation.learngene import Learngene
+from modelkin.federation.learngenes.learngene import Learngene
 from modelkin.integrations.flower.learngenes.layers import layout_of, part_of
 
 __all__ = ["SharedLayers"]

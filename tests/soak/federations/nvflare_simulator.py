@@ -1,9 +1,9 @@
 """Federations in NVFlare's own simulator: a process for each site.
 
-``python -m tests.soak.nvflare_simulator`` (``make nvflare``) makes an environment of its own over
-the packages of this one, which has no NVFlare. Where the packages cannot be had it says so in one
-line and exits with 0. It runs ``examples/nvflare``, and a federation of two kinds of sites, of
-which one sends another layout in the second round and one dies in the third.
+``python -m tests.soak.federations.nvflare_simulator`` (``make nvflare``) makes an environment over
+the packages of this one, which has no NVFlare. Where it cannot be had, one line says so, and the
+exit code is 0. It runs ``examples/nvflare``, and a federation of two kinds of sites, of which one
+sends another layout in the second round and one dies in the third.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import venv
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 NVFLARE: Final = "nvflare==2.9.0"
 HOME: Final = Path(os.environ.get("NVFLARE_HOME", Path(sys.prefix) / "nvflare"))
 """Where the environment is."""
