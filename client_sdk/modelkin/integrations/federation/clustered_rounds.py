@@ -134,7 +134,8 @@ class ClusteredRounds:
         self.arrays: Model = {name: np.asarray(values) for name, values in arrays.items()}
         """The mean of all clients."""
         own = sum(values.size for values in self.arrays.values())
-        self._num_values = own if num_values is None else num_values
+        self.num_values = own if num_values is None else num_values
+        """The values of the whole model."""
         self.rules = rules
         self.names = ClientNames()
         """The clients' names, by whose order models are summed."""
@@ -178,7 +179,7 @@ class ClusteredRounds:
             ask: asks nodes for their subspaces, with ``by="data"``.
         """
         self.names.names.update(present)
-        self.supports.begin(self.arrays, self._num_values, present)
+        self.supports.begin(self.arrays, self.num_values, present)
         if self.data is not None:
             self._contents = self.data.subspaces
             self.clusters = self.data.update(server_round, sorted(present), ask)

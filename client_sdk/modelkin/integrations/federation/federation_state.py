@@ -24,6 +24,7 @@ class FederationState:
         clusters: the cluster of each client that is in one.
         arrays: the mean of all.
         cluster_arrays: the model of each cluster.
+        num_values: the values of the whole model, of which clients may share a part.
         first: the weights at which supports were taken; None with clusters by data.
         messages: the kept support of each client, at those weights.
         subspaces: the subspace of each client, with clusters by data.
@@ -34,6 +35,7 @@ class FederationState:
     clusters: Mapping[int, int]
     arrays: Model
     cluster_arrays: Mapping[int, Model]
+    num_values: int
     first: Model | None = None
     messages: Mapping[int, SupportMessage] = field(default_factory=dict)
     subspaces: Mapping[int, Subspace] = field(default_factory=dict)
@@ -48,6 +50,7 @@ class FederationState:
             {node: cluster for node, cluster in nodes.items() if cluster is not None},
             rounds.arrays,
             dict(rounds.cluster_arrays),
+            rounds.num_values,
             rounds.supports.first.weights,
             dict(rounds.supports.first.messages),
             {} if rounds.data is None else dict(rounds.data.subspaces),

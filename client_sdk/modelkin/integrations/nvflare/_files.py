@@ -47,7 +47,8 @@ def write_run(folder: Path, rounds: ClusteredRounds, reports: list[dict[str, Any
         name: {"node": node, "cluster": state.clusters.get(node), **sent.get(node, {})}
         for node, name in sorted(state.names.items())
     }
-    write_whole(folder / _CLIENTS, save(data, {"clients": json.dumps(clients)}))
+    about = {"clients": json.dumps(clients), "num_values": str(state.num_values)}
+    write_whole(folder / _CLIENTS, save(data, about))
     write_whole(folder / _ROUNDS, json.dumps(reports, indent=1).encode())
 
 
@@ -103,7 +104,8 @@ def read_state(folder: Path) -> tuple[FederationState, list[dict[str, Any]]]:
         data = (folder / _CLIENTS).read_bytes()
         sent = {name: values.tobytes() for name, values in load(data).items()}
         header = int.from_bytes(data[:8], "little")
-        clients = json.loads(json.loads(data[8 : 8 + header])["__metadata__"]["clients"])
+        about = json.loads(data[8 : 8 + header])["__metadata__"]
+        clients = json.loads(about["clients"])
         clusters = {c["node"]: c["cluster"] for c in clients.values() if c["cluster"] is not None}
         first = folder / _FIRST
         state = FederationState(
@@ -116,6 +118,7 @@ def read_state(folder: Path) -> tuple[FederationState, list[dict[str, Any]]]:
                 for number in sorted(set(clusters.values()))
                 if (folder / f"cluster-{number}.safetensors").exists()
             },
+            num_values=int(about["num_values"]),
             first=read_model(first) if first.exists() else None,
             messages={
                 clients[name]["node"]: SupportMessage.from_values({**clients[name], "data": each})

@@ -43,8 +43,8 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         job.to_server(ClusteredFedAvg(num_rounds=5, initial="initial.safetensors"))
 
     Sites train by NVFlare's Client API with a ``ClusterClient``. The mean of each cluster is its
-    model: from the next round on its sites get it. A site in no cluster gets the mean of all, which
-    a persistor keeps as well, where the job has one.
+    model: from the next round on its sites get it. A site in no cluster gets the mean of all. Where
+    the job has a persistor and shares whole models, that keeps the mean of all as well.
 
     Supports are compared at the weights of the first round: a site that answers for the first time
     gets these, its support is kept, and its training then counts only where its cluster has no
@@ -60,10 +60,10 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         initial: a safetensors file with the weights to begin with, in the job's folder of the
             server (``job.add_file_to_server``); without it the persistor has them.
         before: the ``modelkin`` folder of an earlier run, to go on from: its sites are known, and
-            new ones are placed in its clusters.
+            new ones are placed in its clusters. Give the same options again.
         by: ``"supports"``, or ``"data"``.
-        weights: how sites count in a mean: ``"examples"``, ``"equal"``, or another rule of
-            docs/federation.md.
+        weights: how sites count in a mean: ``"examples"``, ``"equal"``, ``"cover"`` or
+            ``"rarity"``; see ``modelkin.integrations.flower.ClusteredStrategy``.
         separation: see ``modelkin.integrations.flower.ClusteredStrategy``, also for
             ``n_clusters``, ``distance_threshold``, ``forget_after`` and ``recluster_every``.
         n_clusters: the number of clusters; None where it is to be found.
@@ -133,7 +133,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
                 self.info("aborted")
                 return
             write_run(Path(self.get_run_dir()) / "modelkin", rounds, self._reports)
-            if self.persistor:
+            if self.persistor and self._choice is None:
                 self.save_model(FLModel(params=dict(rounds.arrays)))
 
     def _train(self, rounds: ClusteredRounds, server_round: int) -> bool:
@@ -167,7 +167,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         """The rounds to carry out, and how many were carried out before."""
         if self._before:
             state, self._reports = read_state(Path(self._before))
-            rounds = ClusteredRounds(state.arrays, self._rules)
+            rounds = ClusteredRounds(state.arrays, self._rules, state.num_values)
             state.restore(rounds)
             self._nodes = {name: node for node, name in state.names.items()}
             return rounds, state.server_round

@@ -272,11 +272,11 @@ def test_only_shared_arrays_travel(folder: Path) -> None:
     assert {"body.w"} == set(expected)
     for name in ("site-1", "site-3"):
         scripts[name] = lambda message: None
-    then = LocalSites(
-        scripts, folder, num_rounds=1, shared=["body.*"], before=str(folder / "modelkin")
-    )
-    then.run()
+    scripts |= sites("site-9", private=("head.*",))
+    rules = {"before": str(folder / "modelkin"), "shared": ["body.*"]}
+    LocalSites(scripts, folder, num_rounds=1, **rules).run()
     assert bits(expected) == bits(saved(folder, "site-5", last(folder)))
+    assert [[*NAMES[::2], "site-9"], [*NAMES[1::2]]] == groups(last(folder))
 
 
 def test_a_private_array_never_leaves(folder: Path) -> None:
