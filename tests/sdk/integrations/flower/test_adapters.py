@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from numpy.testing import assert_allclose
 
-from modelkin import Support
+from modelkin import Layout, Support
 from modelkin.errors import InvalidInput
 from modelkin.federation.adapters import mean_of_rank, read_adapter, stacked_mean
 from modelkin.integrations.federation.messages import SupportMessage
@@ -301,9 +301,21 @@ def test_clusters_have_adapters_of_their_own() -> None:
             assert_same(expected, products(clients[node].seen[-1], config(clients[node].rank)))
 
 
-def kin(group: int) -> Any:
+@pytest.mark.parametrize("named", [False, True])
+def test_a_support_may_be_of_the_whole_base(named: bool) -> None:
+    """Where the strategy is told its layout; else no support is longer than what is adapted."""
+    clients = clients_of()
+    grid = LocalGrid({n: each.app(kin(0, 5000)) for n, each in clients.items()})
+    layout = Layout.of([("whole", (5000,))]) if named else None
+    strategy = ClusteredStrategy(AdapterStrategy(config(8)), layout=layout)
+    strategy.start(grid=grid, initial_arrays=first(), num_rounds=1)
+    found = () if strategy.clusters is None else strategy.clusters.nodes
+    assert found == ((1, 2, 3) if named else ())
+
+
+def kin(group: int, parameters: int = 12 * 8 + 8 * 20) -> Any:
     """A mod that sends the support of a group, of as many parameters as the adapters target."""
-    support = Support.from_indices(np.arange(12) + 100 * group, 12 * 8 + 8 * 20)
+    support = Support.from_indices(np.arange(12) + 100 * group, parameters)
 
     def mod(message: Message, context: Context, call_next: Any) -> Message:
         answer: Message = call_next(message, context)
