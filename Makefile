@@ -125,11 +125,11 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.restarts
 	$(BIN)/python -m tests.soak.proxy
 	$(BIN)/python -m tests.soak.version_before
-	$(BIN)/python -m tests.soak.flower_engines
+	$(BIN)/python -m tests.soak.federations.flower_engines
 	$(BIN)/python -m tests.soak.federations.nvflare_simulator
 
 flower: $(VENV)/.dev
-	$(BIN)/python -m tests.soak.flower_engines
+	$(BIN)/python -m tests.soak.federations.flower_engines
 
 nvflare: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.federations.nvflare_simulator

@@ -49,7 +49,7 @@ ELSEWHERE = {
         "openapi-python-client": "needs its generator: tests/e2e/generated_clients runs it",
     },
     "docs/flower.md": {
-        "from flwr.simulation import run_simulation": "needs Ray: tests/soak/flower_engines.py",
+        "from flwr.simulation import run_simulation": "needs Ray: tests/soak/federations",
         "('site-00', 'site-03'": "an app's output: tests/docs/test_federation_page.py runs it",
         "python -m venv federation": "installs Flower: tests/packaging/test_flower_requirements.py",
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.soak.flower_engines import FLOWER, REQUIREMENTS
+from tests.soak.federations.flower_engines import FLOWER, REQUIREMENTS
 
 ROOT = Path(__file__).resolve().parents[2] / "examples" / "flower"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.soak.flower_engines import FLOWER, REQUIREMENTS
+from tests.soak.federations.flower_engines import FLOWER, REQUIREMENTS
 
 ROOT = Path(__file__).resolve().parents[2]
 

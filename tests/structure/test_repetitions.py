@@ -30,11 +30,11 @@ def test_all_of_them_in_a_soak(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_page_has_a_row_for_each_program_of_make_soak() -> None:
     """What is run for longer, and what it found, stands in docs/reliability.md."""
     run = re.findall(
-        r"-m tests\.soak\.(\w+)$", (TESTS.parent / "Makefile").read_text(), re.MULTILINE
+        r"-m tests\.soak\.([\w.]+)$", (TESTS.parent / "Makefile").read_text(), re.MULTILINE
     )
     assert len(run) > 10
     page = (TESTS.parent / "docs" / "reliability.md").read_text()
-    assert {*run} <= {*re.findall(r"^\| `(\w+)`", page, re.MULTILINE)}
+    assert {*run} <= {*re.findall(r"^\| `([\w.]+)`", page, re.MULTILINE)}
 
 
 def test_make_soak_runs_every_test_that_repeats() -> None:

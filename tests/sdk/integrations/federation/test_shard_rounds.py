@@ -24,8 +24,8 @@ from modelkin.federation.sharing import (
     new_key,
     public_key,
 )
-from modelkin.integrations.federation.shard_members import LOST_AFTER, ShardMembers
-from modelkin.integrations.federation.shard_rounds import (
+from modelkin.integrations.federation.shards.members import LOST_AFTER, ShardMembers
+from modelkin.integrations.federation.shards.rounds import (
     Answer,
     Ask,
     CombineAsk,
@@ -219,7 +219,7 @@ def test_an_aggregators_messages_do_not_grow_with_the_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Pieces are combined a bundle at a time, with the same result."""
-    monkeypatch.setattr("modelkin.integrations.federation.shard_rounds.BUNDLE_BYTES", 1)
+    monkeypatch.setattr("modelkin.integrations.federation.shards.rounds.BUNDLE_BYTES", 1)
     parties = Parties(shards=2, piece_values=4, conceal=False)
     done = parties.average()
     assert 8 == parties.roster.plan.pieces

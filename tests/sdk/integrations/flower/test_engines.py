@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak import flower_engines
-from tests.soak.flower_engines import LEARNGENES, SHARDS, Place
+from tests.soak.federations import flower_engines
+from tests.soak.federations.flower_engines import LEARNGENES, SHARDS, Place
 
 ASKED = os.environ.get("FLOWER_ENGINES") == "1"
 HOME = Path(os.environ.get("FLOWER_ENGINES_HOME", Path(sys.prefix) / "flower"))

@@ -11,7 +11,7 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from modelkin.errors import InvalidInput, InvalidParameter
-from modelkin.integrations.federation.shard_members import ShardMembers
+from modelkin.integrations.federation.shards.members import ShardMembers
 from modelkin.integrations.flower.shards.records import RECORD, party_of, read
 
 __all__ = ["ShardGrid", "record_of"]

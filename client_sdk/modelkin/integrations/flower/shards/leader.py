@@ -11,8 +11,8 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.roster import Roster
-from modelkin.integrations.federation.shard_members import Receipt, ShardMembers
-from modelkin.integrations.federation.shard_rounds import (
+from modelkin.integrations.federation.shards.members import Receipt, ShardMembers
+from modelkin.integrations.federation.shards.rounds import (
     Answer,
     Ask,
     ReleaseAsk,

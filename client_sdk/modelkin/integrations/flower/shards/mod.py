@@ -22,8 +22,8 @@ from modelkin.federation.shards.roster import Party, Roster, Round
 from modelkin.federation.sharing import Aggregator, Combined, Member, SentCell, new_key, public_key
 from modelkin.federation.sharing.pairwise_masks import pair_secret
 from modelkin.federation.sharing.sealing import check_group_secret
-from modelkin.integrations.federation.shard_results import Piece
-from modelkin.integrations.federation.shard_rounds import check_examples
+from modelkin.integrations.federation.shards.results import Piece
+from modelkin.integrations.federation.shards.rounds import check_examples
 from modelkin.integrations.flower import _arrays
 from modelkin.integrations.flower._grids import RECORD as QUESTIONS
 from modelkin.integrations.flower._grids import is_ask

@@ -19,8 +19,8 @@ from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.federation.shards.public_keys import check_public_key
 from modelkin.federation.shards.roster import Party, Round
 from modelkin.federation.sharing import Combined, SentCell
-from modelkin.integrations.federation.shard_members import Receipt
-from modelkin.integrations.federation.shard_results import Piece
+from modelkin.integrations.federation.shards.members import Receipt
+from modelkin.integrations.federation.shards.results import Piece
 from modelkin.integrations.flower import _arrays
 
 __all__ = [

@@ -16,7 +16,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.roster import Round
 from modelkin.federation.sharing import Combined
-from modelkin.integrations.federation.shard_results import Piece
+from modelkin.integrations.federation.shards.results import Piece
 
 __all__ = ["ShardResults"]
 

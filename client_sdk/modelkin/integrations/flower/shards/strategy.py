@@ -19,8 +19,8 @@ from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.plan import MIN_MEMBERS
 from modelkin.integrations.federation.client_names import ClientNames
-from modelkin.integrations.federation.shard_members import ShardMembers
-from modelkin.integrations.federation.shard_rounds import ShardRound
+from modelkin.integrations.federation.shards.members import ShardMembers
+from modelkin.integrations.federation.shards.rounds import ShardRound
 from modelkin.integrations.flower import _arrays
 from modelkin.integrations.flower._metrics import without_odd_metrics
 from modelkin.integrations.flower.shards.grid import ShardGrid

@@ -15,7 +15,7 @@ from modelkin.errors import InvalidInput, InvalidParameter, ModelkinError
 from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.sharing import Combined, SentCell, assemble
-from modelkin.integrations.federation.shard_results import Floats, HeldResults, Piece, Results
+from modelkin.integrations.federation.shards.results import Floats, HeldResults, Piece, Results
 from modelkin.wire.cell import read_cell_header
 
 __all__ = [

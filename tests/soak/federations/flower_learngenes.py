@@ -4,8 +4,8 @@ Clients of two groups of data keep all layers but the first. One is killed while
 joins late. Every client writes what its app received and made of it; the server writes what went
 over its grid, and the clusters. ``check`` compares the two.
 
-``python -m tests.soak.flower_learngenes`` runs it as a simulation on Ray. ``flower_engines`` makes
-the environment for it, and runs the same apps on a SuperLink.
+``python -m tests.soak.federations.flower_learngenes`` runs it as a simulation on Ray.
+``flower_engines`` makes the environment for it, and runs the same apps on a SuperLink.
 """
 
 from __future__ import annotations
@@ -335,6 +335,6 @@ def simulate() -> None:
 
 
 if __name__ == "__main__":
-    from tests.soak import flower_learngenes  # by its name: what Ray pickles is imported by it
+    from tests.soak.federations import flower_learngenes  # Ray pickles it by this name
 
     flower_learngenes.simulate()

@@ -16,7 +16,7 @@ from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.plan import Plan
 from modelkin.federation.shards.public_keys import key_point
 from modelkin.federation.shards.roster import Party, Roster
-from modelkin.integrations.federation.shard_rounds import ShardRound
+from modelkin.integrations.federation.shards.rounds import ShardRound
 
 __all__ = ["LOST_AFTER", "Receipt", "ShardMembers"]
 

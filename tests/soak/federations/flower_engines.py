@@ -1,11 +1,12 @@
 """Federations on Flower's own engines: a simulation on Ray, and a SuperLink with SuperNodes.
 
-``python -m tests.soak.flower_engines`` (``make soak``) makes an environment of its own beside this
-one, since Flower's requirements exclude the service's. Where the packages cannot be had it says so
-in one line and exits with 0. One federation averages in shards, one shares learngenes by data. On
-the SuperLink a SuperNode of each is killed while it trains, and in the second another one joins. It
-exits with 1 where a value that moved is not the average of those that were in the round, or where
-another claim of ``flower_federation.check`` or ``flower_learngenes.check`` does not hold.
+``python -m tests.soak.federations.flower_engines`` (``make soak``) makes an environment of its own
+beside this one, since Flower's requirements exclude the service's. Where the packages
+cannot be had it says so in one line and exits with 0. One federation averages in shards, one
+shares learngenes by data. On the SuperLink a SuperNode of each is killed while it trains, and in
+the second another one joins. It exits with 1 where a value that moved is not the average of those
+that were in the round, or where another claim of ``flower_federation.check`` or
+``flower_learngenes.check`` does not hold.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Final
 from tests.docs.pages import blocks, marked_blocks
 from tests.support.servers.ports import free_port
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 FLOWER: Final = ("flwr==1.42.0",)
 REQUIREMENTS: Final = (
     "ray==2.55.1",
@@ -85,7 +86,7 @@ clientapp = "federation.apps:client"
 """,
     "federation/__init__.py": "",
     "federation/apps.py": """
-from tests.soak import {module}
+from tests.soak.federations import {module}
 
 client = {module}.client
 server = {module}.server
@@ -98,7 +99,7 @@ class Federation:
     """Apps that run on both engines.
 
     Attributes:
-        module: of ``tests.soak``: its apps, and ``check`` of what they wrote.
+        module: of ``tests.soak.federations``: its apps, and ``check`` of what they wrote.
         nodes: how many SuperNodes there are at first.
         death: the file that asks for a death; empty where the server asks for it.
         joins: whether another SuperNode joins when the server asks for it.
@@ -212,13 +213,13 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 def simulation(place: Place, federation: Federation) -> str:
     """All clients on Ray: a line for each round, and one for all."""
-    place.run("python", "-m", f"tests.soak.{federation.module}")
+    place.run("python", "-m", f"tests.soak.federations.{federation.module}")
     return checked(place, federation)
 
 
 def checked(place: Place, federation: Federation) -> str:
     """What the clients and the server wrote, checked."""
-    names = f"import sys, pathlib; from tests.soak.{federation.module} import check"
+    names = f"import sys, pathlib; from tests.soak.federations.{federation.module} import check"
     code = f"{names}; print(*check(pathlib.Path(sys.argv[1])), sep='\\n')"
     return place.run("python", "-c", code, str(place.folder)).strip()
 

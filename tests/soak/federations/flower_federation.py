@@ -1,7 +1,7 @@
 """A federation that averages in shards, for Flower's own engines: apps, and what they must give.
 
-``python -m tests.soak.flower_federation`` runs it as a simulation on Ray. ``flower_engines`` makes
-the environment for it, and runs the same apps on a SuperLink.
+``python -m tests.soak.federations.flower_federation`` runs it as a simulation on Ray.
+``flower_engines`` makes the environment for it, and runs the same apps on a SuperLink.
 """
 
 from __future__ import annotations
@@ -161,6 +161,6 @@ def simulate() -> None:
 
 
 if __name__ == "__main__":
-    from tests.soak import flower_federation  # by its name: what Ray pickles is imported by it
+    from tests.soak.federations import flower_federation  # Ray pickles it by this name
 
     flower_federation.simulate()

@@ -1,0 +1,1 @@
+"""Averages in shards at their server, round by round, without any engine."""
