@@ -26,7 +26,7 @@ HOME: Final = Path(os.environ.get("NVFLARE_HOME", Path(sys.prefix) / "nvflare"))
 """Where the environment is."""
 
 SITES: Final = tuple(f"site-{node}" for node in range(1, 9))
-_END_S: Final = 300.0
+_END_S: Final = 900.0
 _RUN: Final = Path("server") / "simulate_job" / "modelkin"
 
 _JOB: Final = """
