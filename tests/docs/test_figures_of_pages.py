@@ -81,3 +81,26 @@ def test_shares_placed_right_are_those_measured(newcomers: str) -> None:
         {ARRIVALS: (DOCS / ARRIVALS).read_text()},
     )
     assert [*row] == re.findall(r"\[([\d.]+) / ", measured)
+
+
+WEIGHED = {
+    "the three": "their accuracy",
+    "the 17 others": "of the others",
+    "all 20": "of all",
+}
+
+
+@pytest.mark.parametrize("who", WEIGHED)
+def test_accuracies_by_weights_are_those_measured(who: str) -> None:
+    """Of clients with rare labels and of the others, under each rule of weights."""
+    page = (DOCS / "federation.md").read_text()
+    head, row = (
+        cells(line) for line in page.splitlines() if line.startswith(("| weights", f"| {who} "))
+    )
+    bench = (DOCS / "benchmarks" / "federation.md").read_text()
+    _, _, table = bench.partition("| labels, and weights |")
+    columns, _, *rows = (cells(line) for line in f"| rule |{table}".splitlines())
+    at = columns.index(WEIGHED[who])
+    for rule, shown in zip(head[1:], row[1:], strict=True):
+        measured = next(own[at] for own in rows if own[0] == f"rare labels: {rule.strip('`')}")
+        assert shown.strip("*") == measured
