@@ -26,6 +26,7 @@ from modelkin.integrations.federation.cluster_means import (
     misfits,
 )
 from modelkin.integrations.federation.data_clusters import Asker, DataClusters
+from modelkin.integrations.federation.kin_robust import KinJudge, KinRobust, Verdicts
 from modelkin.integrations.federation.node_weights import (
     RoundMembers,
     Weights,
@@ -47,6 +48,7 @@ class ClusterRules:
     Attributes:
         by: ``"supports"``, each round; or ``"data"``, by subspaces, once.
         weights: the rule of clients' weights; see ``node_weights``.
+        robust: when a client's update does not count; None where all count.
         separation: see ``modelkin.core.clustering.linkage.groups``.
         n_clusters: the number of clusters; None where it is to be found.
         distance_threshold: in its place, the mean distance from which clusters stay apart.
@@ -63,6 +65,7 @@ class ClusterRules:
 
     by: str = "supports"
     weights: str = "examples"
+    robust: KinRobust | None = None
     separation: float = DEFAULT_SEPARATION
     n_clusters: int | None = None
     distance_threshold: float | None = None
@@ -157,6 +160,8 @@ class ClusteredRounds:
         )
         self.data = data if by_data else None
         """The clusters by data; None where clients are clustered by supports."""
+        self._judge = None if rules.robust is None else KinJudge[int](rules.robust, self.names.of)
+        self._sent: dict[int, Model] = {}
         self._contents: Mapping[int, Any] = {}
         self.clusters: RoundClusters | None = None
         """The clusters of the last round; None before the first, or if no client can be placed."""
@@ -190,7 +195,8 @@ class ClusteredRounds:
         own = None if cluster is None else self.cluster_arrays.get(cluster)
         if self.supports.keeps_first and cluster is None:
             own = self.supports.first.lend(node)
-        return self.arrays if own is None else own
+        self._sent[node] = self.arrays if own is None else own
+        return self._sent[node]
 
     def finish(self, server_round: int, replies: Mapping[int, Reply]) -> RoundClusters | None:
         """Cluster the clients, and average each cluster and all.
@@ -240,9 +246,10 @@ class ClusteredRounds:
             self._contents,
             members,
         )
-        weigh, least = node_weights(self.rules.weights), self.rules.min_members
-        everyone = weigh(sorted(known.models), known)
-        shares = weigh_clusters(members, known, weigh)
+        rule, least = node_weights(self.rules.weights), self.rules.min_members
+        verdicts = self._verdicts(known)
+        everyone = verdicts.rule(rule, common=True)(sorted(known.models), known)
+        shares = weigh_clusters(members, known, verdicts.rule(rule, common=False))
         enough = {
             cluster: nodes
             for cluster, nodes in members.items()
@@ -265,6 +272,14 @@ class ClusteredRounds:
         }
         values = {**dict.fromkeys(wrong, 0.0), **shares.values}
         return Weights(values, {**wrong, **everyone.down, **shares.down})
+
+    def _verdicts(self, known: RoundMembers[int]) -> Verdicts[int]:
+        """How much less than others clients count, each among its whole cluster."""
+        if self._judge is None:
+            return Verdicts()
+        starts = {node: self._sent.get(node, self.arrays) for node in known.models}
+        clusters = {} if self.clusters is None else self.clusters.members
+        return self._judge.judge(known.models, starts, clusters)
 
     def _like(self, mean: Model) -> Model:
         """A mean with the types that the model has."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from modelkin.errors import MissingExtra
 from modelkin.integrations.federation.cluster_history import RoundClusters
+from modelkin.integrations.federation.kin_robust import KinRobust
 
 try:
     from modelkin.integrations.flower._grids import RoundCosts
@@ -38,6 +39,7 @@ __all__ = [
     "BufferedStrategy",
     "ClusteredStrategy",
     "DataMod",
+    "KinRobust",
     "LearngeneMod",
     "LearngeneRound",
     "LearngeneStrategy",

@@ -14,6 +14,7 @@ from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import RoundClusters
 from modelkin.integrations.federation.cluster_means import cluster_means, mean_model, misfits
 from modelkin.integrations.federation.first_supports import FirstSupports
+from modelkin.integrations.federation.kin_robust import KinJudge, KinRobust, Verdicts
 from modelkin.integrations.federation.node_weights import (
     RoundMembers,
     WeightName,
@@ -24,6 +25,7 @@ from modelkin.integrations.federation.node_weights import (
 from modelkin.integrations.flower._arrays import only
 from modelkin.integrations.flower._replies import read_models
 from modelkin.integrations.flower.adapters import AdapterStrategy
+from modelkin.integrations.flower.learngenes.layers import values_by_name
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.mixing import COMMON
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
@@ -43,6 +45,7 @@ class ClusterModels:
         names: the nodes' names, by whose order means are summed.
         first: says which members count.
         weights: the rule of the weights of a cluster's members, and of all.
+        robust: when a client's update does not count; None where all count.
         per_cluster: whether clusters have models.
     """
 
@@ -52,6 +55,7 @@ class ClusterModels:
         names: ClientNames,
         first: FirstSupports[ArrayRecord],
         weights: WeightName,
+        robust: KinRobust | None,
         *,
         per_cluster: bool,
     ) -> None:
@@ -63,13 +67,14 @@ class ClusterModels:
         means = strategy.means if isinstance(strategy, AdapterStrategy) else None
         self._misfits = misfits if means is None else means.misfits
         self._mean = mean_model if means is None else means.mean
-        self._received: dict[int, ArrayRecord] = {}
+        self._judge = None if robust is None else KinJudge[int](robust, names.of)
+        self._sent, self._received = ArrayRecord(), dict[int, ArrayRecord]()
         self.arrays: dict[int, ArrayRecord] = {}
         """The model of each cluster."""
 
-    def begin(self) -> None:
-        """Begin a round, in which no node has got a model yet."""
-        self._received = {}
+    def begin(self, arrays: ArrayRecord) -> None:
+        """Begin a round with the strategy's model, in which no node has got another one yet."""
+        self._sent, self._received = arrays, {}
 
     def give(self, content: RecordDict, node: int, own: ArrayRecord, *, beside: bool) -> None:
         """Put a node's own model into its message, in place of the strategy's or beside it."""
@@ -114,11 +119,13 @@ class ClusterModels:
             for cluster, nodes in ({} if found is None else found.members).items():
                 if len(nodes) < inner.min_members:
                     self.arrays.pop(cluster, None)
-        elif not self._per_cluster and self._weights == "examples":
+        elif not self._per_cluster and self._weights == "examples" and self._judge is None:
             models = {}
             arrays, metrics = inner.aggregate_train(server_round, replies)
         else:
-            weights, counted, models = self._average(server_round, members, replies, contents)
+            clusters = {} if found is None else found.members
+            known, wrong = self._read(replies, clusters, contents)
+            weights, counted, models = self._average(server_round, members, replies, known, wrong)
             arrays, metrics = inner.aggregate_train(server_round, counted)
             if found is not None:
                 found = replace(found, weights=weights.values, weighted_down=weights.down)
@@ -135,7 +142,8 @@ class ClusterModels:
         server_round: int,
         members: Mapping[int, tuple[int, ...]],
         replies: Sequence[Message],
-        contents: Contents,
+        known: RoundMembers[int],
+        wrong: Mapping[int, str],
     ) -> tuple[Weights[int], list[Message], dict[int, ArrayRecord]]:
         """The means of clusters.
 
@@ -143,10 +151,10 @@ class ClusterModels:
             The share of each node in its cluster; the replies that count, and failures, which the
             wrapped strategy reports; and the model of each cluster of which a member counts.
         """
-        known, wrong = self._read(replies, members, contents)
-        weigh = node_weights(self._weights)
-        everyone = weigh(sorted(known.models), known)
+        verdicts, rule = self._verdicts(known), node_weights(self._weights)
+        everyone = verdicts.rule(rule, common=True)(sorted(known.models), known)
         sets = members if self._per_cluster else {0: sorted(known.models)}
+        weigh = verdicts.rule(rule, common=not self._per_cluster)
         shares = weigh_clusters(sets, known, weigh)
         values = {**dict.fromkeys(wrong, 0.0), **shares.values}
         down = {**wrong, **everyone.down, **shares.down}
@@ -161,11 +169,20 @@ class ClusterModels:
         }
         return Weights(values, down), self._counted(replies, everyone), models
 
+    def _verdicts(self, known: RoundMembers[int]) -> Verdicts[int]:
+        """How much less than others clients count, by the models that they began with."""
+        if self._judge is None:
+            return Verdicts()
+        begun = {node: self._received.get(node, self._sent) for node in known.models}
+        models = {id(record): values_by_name(record) for record in begun.values()}
+        starts = {node: models[id(record)] for node, record in begun.items()}
+        return self._judge.judge(known.models, starts, known.clusters)
+
     def _counted(self, replies: Sequence[Message], weights: Weights[int]) -> list[Message]:
         """Failures, and the replies that count in the order of their clients' names.
 
-        They state weights in place of examples, of a mean of 1: the wrapped strategy averages
-        models and metrics by them.
+        They state weights in place of examples, where these differ: the wrapped strategy averages
+        models and metrics by them. Those by other rules than examples have a mean of 1.
         """
         counted, scaled = list[Message](), weights.scaled
         for reply in sorted(replies, key=lambda each: self._names.of(each.metadata.src_node_id)):
@@ -173,22 +190,24 @@ class ClusterModels:
                 counted.append(reply)
             elif (weight := scaled.get(reply.metadata.src_node_id, 0.0)) > 0:
                 counted.append(reply)
+                node, (metrics,) = reply.metadata.src_node_id, reply.content.metric_records.values()
                 if self._weights != "examples":
-                    (metrics,) = reply.content.metric_records.values()
                     metrics[self._examples_name] = weight
+                elif node in weights.down:
+                    metrics[self._examples_name] = weights.values[node]
         return counted
 
     def _read(
         self,
         replies: Sequence[Message],
-        members: Mapping[int, tuple[int, ...]],
+        clusters: Mapping[int, tuple[int, ...]],
         contents: Contents,
     ) -> tuple[RoundMembers[int], dict[int, str]]:
         """What the replies hold, and the reasons why some models do not count."""
         models, examples, wrong = read_models(
             replies, self._examples_name, lambda models: self._misfits(models, self._names.of)
         )
-        return RoundMembers(models, examples, contents, members), wrong
+        return RoundMembers(models, examples, contents, clusters), wrong
 
     @property
     def _examples_name(self) -> str:

@@ -7,11 +7,13 @@ from flwr.serverapp.strategy import Strategy
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation import node_weights
+from modelkin.integrations.federation.kin_robust import KinRobust
+from modelkin.integrations.flower.adapters import AdapterStrategy
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 from modelkin.types.vocabulary import ImportanceKind
 
-__all__ = ["check_by", "check_per_cluster", "check_weights", "sharded_inside"]
+__all__ = ["check_by", "check_per_cluster", "check_robust", "check_weights", "sharded_inside"]
 
 
 def sharded_inside(strategy: Strategy) -> ShardedStrategy | None:
@@ -39,6 +41,37 @@ def check_weights(weights: str, by: str, sharded: ShardedStrategy | None) -> Non
             f"their own updates by their examples, since nobody else may see one",
             field="weights",
         )
+
+
+def check_robust(
+    robust: bool | KinRobust, strategy: Strategy, sharded: ShardedStrategy | None, *, both: bool
+) -> KinRobust | None:
+    """The limits of updates that count, or None where all do.
+
+    Raises:
+        InvalidParameter: they are none, or the server cannot see clients' updates.
+    """
+    found = KinRobust.of(robust)
+    if found is None:
+        return None
+    reasons = {
+        "a ShardedStrategy": (sharded is not None, "nobody sees a client's update there"),
+        "a LearngeneStrategy": (
+            isinstance(strategy, LearngeneStrategy), "clients train layers that it does not see",
+        ),
+        "an AdapterStrategy": (
+            isinstance(strategy, AdapterStrategy), "updates of other ranks have other values",
+        ),
+        "both": (both, "it does not see the mixture that a client began with"),
+    }  # fmt: skip
+    for what, (inside, why) in reasons.items():
+        if inside:
+            raise InvalidParameter(
+                f"robust cannot be combined with {what}: the server compares whole updates, and "
+                f"{why}",
+                field="robust",
+            )
+    return found
 
 
 def check_per_cluster(

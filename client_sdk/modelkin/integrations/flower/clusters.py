@@ -26,6 +26,7 @@ from modelkin.integrations.federation.cluster_history import (
     RoundUploader,
 )
 from modelkin.integrations.federation.data_clusters import DataClusters
+from modelkin.integrations.federation.kin_robust import KinRobust
 from modelkin.integrations.federation.node_weights import WeightName
 from modelkin.integrations.federation.support_clusters import SupportClusters
 from modelkin.integrations.federation.wanted_models import WantedModels
@@ -35,6 +36,7 @@ from modelkin.integrations.flower._cluster_models import ClusterModels
 from modelkin.integrations.flower._cluster_settings import (
     check_by,
     check_per_cluster,
+    check_robust,
     check_weights,
     sharded_inside,
 )
@@ -88,6 +90,9 @@ class ClusteredStrategy(Strategy):
         weights: ``"examples"``, ``"equal"``, ``"cover"`` or ``"rarity"``, in each cluster and in
             the strategy's mean, which finds them in place of the examples in replies. Others than
             ``"examples"`` take the place of a ``LearngeneStrategy``'s own.
+        robust: whether clients whose updates are at chance from their cluster are left out, of its
+            mean and the strategy's, and long updates count less: True, or a ``KinRobust`` with
+            other limits. ``RoundClusters.weighted_down`` and the log say why.
         forget_after: with ``per_cluster``, rounds without an answer after which a client and its
             support are forgotten; if it returns, it is new. None for never.
         separation: the least excess of the mean S within clusters over that between clusters; from
@@ -129,6 +134,7 @@ class ClusteredStrategy(Strategy):
         per_cluster: bool = False,
         both: bool = False,
         weights: WeightName = "examples",
+        robust: bool | KinRobust = False,
         forget_after: int | None = None,
         separation: float = DEFAULT_SEPARATION,
         n_clusters: int | None = None,
@@ -148,6 +154,7 @@ class ClusteredStrategy(Strategy):
         check_by(by, recluster_every, layout, importance)
         sharded = sharded_inside(strategy)
         check_weights(weights, by, sharded)
+        limits = check_robust(robust, strategy, sharded, both=both)
         check_per_cluster(by, sharded, forget_after, per_cluster=per_cluster, both=both)
         self._inner = strategy
         self._on_clusters, self._per_cluster, self._model = on_clusters, per_cluster, model
@@ -182,7 +189,7 @@ class ClusteredStrategy(Strategy):
         SelectionRule.of(1, k_max=k_max)
         self._cluster_log = ClusterLog(strategy, self._names, per_cluster=per_cluster)
         self._models = ClusterModels(
-            strategy, self._names, self._supports.first, weights, per_cluster=per_cluster
+            strategy, self._names, self._supports.first, weights, limits, per_cluster=per_cluster
         )
         self._wanted = WantedModels(both, self._names)
         self._contents: Mapping[int, Any] = {}
@@ -233,7 +240,7 @@ class ClusteredStrategy(Strategy):
                 server_round, present, lambda new: ask_subspaces(new, grid, self._patience)
             )
             self._keep_clusters(found, self._data.subspaces, all_new=False)
-        self._models.begin()
+        self._models.begin(arrays)
         return [self._personalize(message, to_train=True) for message in messages]
 
     def aggregate_train(

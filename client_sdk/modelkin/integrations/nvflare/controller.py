@@ -26,6 +26,7 @@ from modelkin.integrations.federation.clustered_rounds import (
     Reply,
 )
 from modelkin.integrations.federation.data_clusters import ASK, Answers
+from modelkin.integrations.federation.kin_robust import KinRobust
 from modelkin.integrations.nvflare._files import read_model, read_state, report_of, write_run
 from modelkin.integrations.nvflare._messages import META, said
 
@@ -64,6 +65,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         by: ``"supports"``, or ``"data"``.
         weights: how sites count in a mean: ``"examples"``, ``"equal"``, ``"cover"`` or
             ``"rarity"``; see ``modelkin.integrations.flower.ClusteredStrategy``.
+        robust: whether sites whose updates are at chance from their cluster are left out.
         separation: see ``modelkin.integrations.flower.ClusteredStrategy``, also for
             ``n_clusters``, ``distance_threshold``, ``forget_after`` and ``recluster_every``.
         n_clusters: the number of clusters; None where it is to be found.
@@ -92,6 +94,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         before: str = "",
         by: str = "supports",
         weights: str = "examples",
+        robust: bool = False,
         separation: float = DEFAULT_SEPARATION,
         n_clusters: int | None = None,
         distance_threshold: float | None = None,
@@ -112,6 +115,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         # NVFlare writes a job's configuration from attributes that are called like arguments.
         self._num_rounds, self._initial, self._before = num_rounds, initial, before
         self._by, self._weights, self._separation = by, weights, separation
+        self._robust = robust
         self._n_clusters, self._distance_threshold = n_clusters, distance_threshold
         self._forget_after, self._recluster_every = forget_after, recluster_every
         self._k_max, self._min_members = k_max, min_members
@@ -254,6 +258,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         return ClusterRules(
             by=self._by,
             weights=self._weights,
+            robust=KinRobust.of(self._robust),
             separation=self._separation,
             n_clusters=self._n_clusters,
             distance_threshold=self._distance_threshold,

@@ -18,6 +18,7 @@ from modelkin.integrations.federation.clustered_rounds import (
 )
 from modelkin.integrations.federation.data_clusters import Answers
 from modelkin.integrations.federation.federation_state import FederationState
+from modelkin.integrations.federation.kin_robust import KinRobust
 from modelkin.integrations.federation.support_maker import SupportMaker
 
 Model = dict[str, np.ndarray[Any, Any]]
@@ -161,6 +162,22 @@ def test_each_cluster_has_the_mean_of_its_clients() -> None:
     for node in EVERYONE:
         got = federation.got[1][node]
         assert before[node] == {name: values.tobytes() for name, values in got.items()}
+
+
+def test_a_site_at_chance_from_its_cluster_is_in_no_mean() -> None:
+    """The rounds judge by the model that each client was sent; the others' means are exact."""
+    limits = KinRobust(share=0.5, min_members=4)
+    federation, start = Federation(robust=limits), initial()
+    turned = {name: 2 * start[name] - each for name, each in trained(start, 2).items()}
+    rounds = federation.run(EVERYONE, instead={2: {"arrays": turned}})
+    assert rounds.clusters is not None
+    assert {2} == set(rounds.clusters.weighted_down)
+    assert "0 is chance" in rounds.clusters.weighted_down[2]
+    cluster = federation.cluster(2)
+    assert close(federation.mean([1, 3, 4]), rounds.cluster_arrays[cluster])
+    assert close(federation.mean([1, 3, 4, *SOUTH]), rounds.arrays)
+    federation.run(EVERYONE)
+    assert {2} == set(rounds.clusters.weighted_down)
 
 
 def test_a_latecomer_gets_the_first_weights_and_moves_no_model_then() -> None:
