@@ -36,6 +36,16 @@ SPLITS = {
 }
 """Words of a row, and the section of the evidence that it is from."""
 FREE = "IOS, K = 10%, number of clusters free"
+BOTH_WAYS = (
+    "one model for all",
+    "a model for each cluster",
+    "each client alone",
+    "both, 0.25 of the cluster's",
+    "both, 0.75 of the cluster's",
+    "both, the better one chosen",
+    "FedPer",
+    "FedPer within clusters",
+)
 WAYS = ("one global model", "each client alone", "IOS, K = 10%, average linkage")
 
 
@@ -155,6 +165,18 @@ def test_the_table_of_when_clusters_pay_is_the_evidences() -> None:
         assert agreement[0] == row[4]
         if "n_clusters" in row[5]:  # and what the number costs where it is not given
             assert f"({measured[FREE][1].split()[0]})" in PAGE.replace("accuracy ", "")
+
+
+def test_the_table_of_both_models_is_the_benchmarks() -> None:
+    """Each cell is the mean that was measured, and the strong one is the row's best."""
+    measured = (DOCS / "benchmarks" / "federation.md").read_text()
+    tables = [rows_of(measured, f"way | {first}") for first in ("images turned", "few labels")]
+    ways = [{row[0]: row[1:] for row in table} for table in tables]
+    of = [(way, at) for way, count in zip(ways, (4, 2), strict=True) for at in range(count)]
+    rows = rows_of(PAGE, "clients differ by | one model | clusters")
+    assert len(of) == len(rows)
+    for row, (table, at) in zip(rows, of, strict=True):
+        assert row[1:] == [table[way][at].split()[0] for way in BOTH_WAYS]
 
 
 def test_the_table_of_options_has_them_all_with_their_defaults() -> None:

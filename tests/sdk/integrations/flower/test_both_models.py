@@ -289,3 +289,21 @@ def test_bad_arguments_are_refused_at_once() -> None:
         MixMod(0.5, loss=lambda arrays, context: 0.0)
     with pytest.raises(InvalidParameter, match="share must be 0 to 1"):
         MixMod(2)
+
+
+@pytest.mark.parametrize("kind", ["plain", "shards", "learngene"])
+def test_other_strategies_overlook_what_is_wanted(kind: str) -> None:
+    """Without clusters the model is the one that it would be without the mod."""
+    found = []
+    for mixes in (False, True):
+        mods: dict[int, list[Any]] = {}
+        for node in range(1, 5):
+            mods[node] = [ShardMod(conceal=False)] if kind == "shards" else []
+            mods[node] += [MixMod(0.5)] if mixes else []
+            mods[node] += [learngene_mod(node)] if kind == "learngene" else []
+        inner: Any = sharded(conceal=False) if kind == "shards" else evaluating()
+        if kind == "learngene":
+            inner = LearngeneStrategy(inner, depth=1, tighten=0)
+        found.append(run(grid_of(mods), inner, 2).arrays)
+    for name, each in found[0].items():
+        np.testing.assert_allclose(each.numpy(), found[1][name].numpy(), atol=1e-6)
