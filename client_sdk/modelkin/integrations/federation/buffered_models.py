@@ -40,11 +40,12 @@ class BufferedModels:
     taken by ``size`` updates, or by fewer where no other client of the group can send one.
 
     Args:
-        first: the weights that everybody begins with: version 0 of each group.
+        first: version 0 of each group.
         size: the updates of a step.
         max_staleness: the largest staleness with which an update counts.
         rate: the server's learning rate.
-        group_of: the group of a client that has answered.
+        group_of: the group of a client that has answered; a new one then gets the first weights.
+            None for one model, which new clients get as it is.
 
     Raises:
         InvalidParameter: an argument is out of its range.
@@ -57,7 +58,7 @@ class BufferedModels:
         size: int,
         max_staleness: int,
         rate: float = 1.0,
-        group_of: Callable[[int], Group] = lambda _: None,
+        group_of: Callable[[int], Group] | None = None,
     ) -> None:
         self._first = ModelBuffer(first, size=size, max_staleness=max_staleness, rate=rate)
         self._group_of = group_of
@@ -92,13 +93,13 @@ class BufferedModels:
         return not self._lent and not any(map(len, self._buffers.values()))
 
     def offer(self, node: int) -> Lent | None:
-        """The model that a client should train; None if it trains, or has trained the newest.
-
-        A client that has not answered yet gets the first weights.
-        """
+        """The model that a client should train; None if it trains, or has trained the newest."""
         if node in self._lent or node in self._failed:
             return None
-        buffer = self._buffers[self._groups[node]] if node in self._groups else self._first
+        is_placed = node in self._groups or self._group_of is None
+        buffer = (
+            self._buffers.get(self._groups.get(node), self._first) if is_placed else self._first
+        )
         if self._answered.get(node) == buffer.version:
             return None
         return Lent(buffer.version, buffer.model)
@@ -148,7 +149,8 @@ class BufferedModels:
 
         A new cluster begins with the model that most of its clients have trained so far.
         """
-        before, self._groups = self._groups, {node: self._group_of(node) for node in self._answered}
+        group_of = self._group_of or (lambda _: None)
+        before, self._groups = self._groups, {node: group_of(node) for node in self._answered}
         members = self.members
         for group in members.keys() - self._buffers.keys():
             known = Counter(before[node] for node in members[group] if node in before)

@@ -86,7 +86,7 @@ class BufferedRun:
         self._grid, self._config, self._supports = grid, config, supports
         self._weighted_by, self._patience = weighted_by, patience
         model = {name: array.numpy() for name, array in first.items()}
-        group_of = supports.cluster_of if supports.keeps_first else lambda _: None
+        group_of = supports.cluster_of if supports.keeps_first else None
         self.models = BufferedModels(model, group_of=group_of, **settings)
         self._records = {0: first}
         """The models that may be sent, by their numbers."""
