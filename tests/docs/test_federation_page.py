@@ -179,6 +179,23 @@ def test_the_table_of_both_models_is_the_benchmarks() -> None:
         assert row[1:] == [table[way][at].split()[0] for way in BOTH_WAYS]
 
 
+def test_times_with_slow_clients_are_those_measured() -> None:
+    """Each row has time and accuracy of three ways, of which the last is named beside it."""
+    section = (DOCS / "benchmarks" / "federation.md").read_text()
+    section = section.partition("federation-stragglers: begin")[2]
+    rows = rows_of(PAGE, "clients | rounds that wait")
+    assert 3 == len(rows)
+    for clients, *shown, way in rows:
+        table = section.partition(f"\nClients: {clients}:\n")[2]
+        measured = {each[0]: each for each in rows_of(table, "way")}
+        for cell, name in zip(shown, ("rounds that wait", "closed after 1.5", way), strict=True):
+            time, accuracy = cell.split(", ")
+            assert (time, accuracy) == (
+                f"{float(measured[name][1].split()[0]):.0f}",
+                f"{float(measured[name][3].split()[0]):.2f}",
+            )
+
+
 def test_the_table_of_options_has_them_all_with_their_defaults() -> None:
     """In the order of the signature."""
     parameters = inspect.signature(ClusteredStrategy).parameters.values()

@@ -48,7 +48,7 @@ class BufferedStrategy:
         size: the updates of a step, at least 1. Choose fewer than there are quick clients, in the
             smallest cluster with ``per_cluster``; else steps wait for slow ones.
         max_staleness: the most steps that a client may miss; its update else does not count.
-        rate: the server's learning rate.
+        rate: the server's learning rate. At 1, steps of few clients move too far.
         per_cluster: whether clusters have models.
         separation, n_clusters, distance_threshold, k_max: as those of ``ClusteredStrategy``.
         patience: seconds without an answer, or without a connection, after which a client is
@@ -68,7 +68,7 @@ class BufferedStrategy:
         *,
         size: int = 10,
         max_staleness: int = 100,
-        rate: float = 1.0,
+        rate: float = 0.5,
         per_cluster: bool = False,
         separation: float = DEFAULT_SEPARATION,
         n_clusters: int | None = None,

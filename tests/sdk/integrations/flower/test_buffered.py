@@ -31,6 +31,7 @@ def start(grid: DelayedGrid, rounds: int, **how: Any) -> tuple[Result, list[Buff
     """The result, all steps, and the strategy; it looks twice a second."""
     steps = list[BufferedStep]()
     timeout = how.pop("timeout", 1000.0)
+    how.setdefault("rate", 1.0)
     strategy = BufferedStrategy(poll=0.5, on_step=steps.append, **how)
     arrays = ArrayRecord(mlp().state_dict())
     result = strategy.start(grid, arrays, num_rounds=rounds, timeout=timeout)
