@@ -40,7 +40,7 @@ from benchmarks.eris.inversions import methods as eris_images
 from benchmarks.eris.inversions import shards as inversion
 from benchmarks.eris.leakage import alike, sizes, unlike
 from benchmarks.federation import adapters as federated_adapters
-from benchmarks.federation import both, stragglers
+from benchmarks.federation import both, robust, stragglers
 from benchmarks.federation import weights as node_weights
 from benchmarks.finding import catalogue
 from benchmarks.finding import gates as finding
@@ -156,6 +156,7 @@ SUBJECTS: dict[str, Subject] = {
         "dfl2g-penalties": dfl2g_penalties,
         "dfl2g-starts": dfl2g_starts,
         "dfl2g-architectures": dfl2g_architectures,
+        "federation-robust": robust,
         "federation-weights": node_weights,
         "federation-adapters": federated_adapters,
         "federation-both": both,

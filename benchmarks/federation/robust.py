@@ -1,6 +1,7 @@
 """Measure what a fifth of the clients can do to an average, with and without a rule against it.
 
-Attackers flip labels, flip signs, send noise, or know all honest updates and stay among them. The
+Attackers flip labels (y to 9 - y), turn signs, send noise, or know all honest updates and send
+their mean less one deviation, coordinate by coordinate. The
 product's rule is told nothing; the rivals are told how many attack. Kin are clients of one cluster
 by supports at the first weights.
 """
@@ -39,18 +40,18 @@ SEEDS: Final = range(10, 15)
 
 IID, MIXED, TURNED = "IID", "Dir(0.3)", "rotations"
 SPLITS: Final = {
-    IID: "even: IID",
-    MIXED: "mixed: Dir(0.3)",
+    IID: "even (IID)",
+    MIXED: "mixed, Dir(0.3)",
     TURNED: "in four groups that turn images, a model for each cluster",
 }
 NONE, LABELS, SIGNS, NOISE, SMALL = "nobody attacks", "labels", "signs", "noise", "small"
 ATTACKS: Final = {
     NONE: "nobody attacks",
-    LABELS: "labels y as 9 − y",
+    LABELS: "labels flipped",
     SIGNS: "signs turned",
-    f"{SIGNS} x10": "signs turned, times 10",
+    f"{SIGNS} x10": "signs, times 10",
     f"{NOISE} x10": "noise, times 10",
-    SMALL: "honest mean − deviation",
+    SMALL: "small changes",
 }
 FEDAVG, MEDIAN, TRIMMED, KRUM, MULTI_KRUM, KIN = (
     "FedAvg", "median", "trimmed mean", "Krum", "multi-Krum", "kin",

@@ -104,3 +104,15 @@ def test_accuracies_by_weights_are_those_measured(who: str) -> None:
     for rule, shown in zip(head[1:], row[1:], strict=True):
         measured = next(own[at] for own in rows if own[0] == f"rare labels: {rule.strip('`')}")
         assert shown.strip("*") == measured
+
+
+def test_attacks_have_what_was_measured() -> None:
+    """The table of attacks is the benchmark's, of mixed labels, without Krum."""
+    page = (DOCS / "federation.md").read_text().partition("## Clients that attack")[2]
+    benchmark = (DOCS / "benchmarks" / "federation.md").read_text()
+    section = benchmark.partition("Labels mixed, Dir(0.3): the mean accuracy")[2]
+    shown, measured = (
+        [cells(line) for line in text.splitlines() if line.startswith("|")][:8]
+        for text in (page, section)
+    )
+    assert [[*row[:5], row[6]] for row in measured] == shown
