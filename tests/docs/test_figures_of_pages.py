@@ -116,3 +116,18 @@ def test_attacks_have_what_was_measured() -> None:
         for text in (page, section)
     )
     assert [[*row[:5], row[6]] for row in measured] == shown
+
+
+def test_who_is_left_out_and_missed_is_what_was_measured() -> None:
+    """Honest clients and attackers in percent, and the loss by flipped labels in groups."""
+    page = (DOCS / "federation.md").read_text().partition("## Clients that attack")[2]
+    said = re.findall(r"(?:left out|and|missed) ([\d.]+)%", page.partition("\n## ")[0])
+    benchmark = (DOCS / "benchmarks" / "federation.md").read_text()
+    _, _, section = benchmark.partition("| attack | IID, honest |")
+    rows = {own[0]: own for own in map(cells, section.splitlines()[:8])}
+    flipped, turned = rows["labels flipped"], rows["signs turned"]
+    assert turned[3] == rows["noise, times 10"][3]
+    shares = (turned[3], flipped[3], flipped[4], flipped[6])
+    assert said == [f"{100 * float(share.split()[0]):.2g}" for share in shares]
+    (lost,) = re.findall(r"\| -(\S+ ± \S+) \| ≥ −0.03 \| \*\*no\*\* \|", benchmark)
+    assert f"the honest lost {lost}." in page
