@@ -1,8 +1,8 @@
 """Merges through a bucket alone: parties that reach no service, and no other party.
 
-A bucket gets and puts, and is trusted with nothing. One party leads: it writes down who takes part
-and when a state ends, as the hub's service does. docs/decisions/0016-merges-in-a-bucket.md says
-why, and what anyone who may write to the bucket can do.
+A bucket gets and puts, and opens no cell. One party leads: it writes down who takes part and when a
+state ends, as the hub's service does. docs/decisions/0016-merges-in-a-bucket.md says why, and what
+anyone who may write to the bucket can do.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Statements:
     """The statements of one merge. What was read once is not read again, as none ever changes.
 
     Args:
-        store: keeps them, and is trusted with nothing.
+        store: keeps them; what it changes is found.
         merge: the merge's name, which all keys begin with.
         key: what proves that a party of the group wrote a statement, and under which name.
 

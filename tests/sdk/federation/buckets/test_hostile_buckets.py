@@ -112,6 +112,44 @@ def test_a_statement_of_somebody_else_is_none(meeting: Meeting, what: str) -> No
     assert "without the group's secret" in meeting.left_out()["org/b"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [("joined", "it did not join in time"), ("sent", "it did not send all cells in time")],
+)
+def test_who_hides_two_members_chooses_the_sum(
+    monkeypatch: pytest.MonkeyPatch, kind: str, why: str
+) -> None:
+    """Down to ``min_members``, which all accepted; those hidden are named, and the sum is exact."""
+    meeting, left = Meeting(monkeypatch, min_members=2, aggregators=2), NAMES[:2]
+    record = meeting.record("test")
+    record.follow()
+    hidden = [record.name_of(kind, name, in_attempt=kind != "joined") for name in NAMES[2:]]
+    meeting.bucket.hides = lambda _, key: key.removeprefix("july/") in hidden
+    meeting.join(*NAMES, min_members=2)
+    meeting.wait()
+    if kind == "joined":
+        assert [*NAMES[2:]] == sorted(meeting.failures)
+        meeting.failures.clear()
+    meeting.require_average(*left, of=left)
+    assert dict.fromkeys(NAMES[2:], why) == meeting.left_out()
+
+
+@pytest.mark.parametrize("kind", ["joined", "sent"])
+def test_with_all_members_as_the_least_hiding_costs_the_result(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """No sum of fewer is made: the merge fails, and names who was hidden."""
+    meeting = Meeting(monkeypatch, min_members=4)
+    record = meeting.record("test")
+    record.follow()
+    hidden = record.name_of(kind, "org/d", in_attempt=kind != "joined")
+    meeting.bucket.hides = lambda _, key: key == f"july/{hidden}"
+    meeting.join(*NAMES, min_members=4)
+    meeting.wait()
+    assert {} == meeting.merged
+    assert "org/d: it did not" in str(meeting.failures["org/a"])
+
+
 def test_a_decision_of_somebody_else_is_none(meeting: Meeting) -> None:
     """The leader finds it in its way, and says so; the others end for want of a leader."""
     meeting.join(*NAMES[:3])
