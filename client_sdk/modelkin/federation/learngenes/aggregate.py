@@ -22,6 +22,7 @@ __all__ = [
     "aggregate",
     "check_min_members",
     "check_weight",
+    "real_number",
     "unfit",
     "weighted_mean",
 ]
@@ -138,16 +139,23 @@ def check_weight(examples: Any, what: str) -> float:
     Raises:
         InvalidParameter: not a positive finite number; ``what`` says whose.
     """
-    if (
-        isinstance(examples, (int, float, np.integer, np.floating))
-        and not isinstance(examples, bool)
-        and math.isfinite(examples)
-        and examples > 0
-    ):
-        return float(examples)
+    value = real_number(examples)
+    if 0 < value < math.inf:
+        return value
+    shown = value if math.isinf(value) else examples
     raise InvalidParameter(
-        f"the examples of {what} must be a positive number, not {examples!r}", field="examples"
+        f"the examples of {what} must be a positive number, not {shown!r:.80}", field="examples"
     )
+
+
+def real_number(value: object) -> float:
+    """A number as a float: infinity beyond all floats, NaN for what is no number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of more than 308 digits
+        return math.inf
 
 
 def _weight(member: Id, examples: Mapping[Id, float] | None) -> float:

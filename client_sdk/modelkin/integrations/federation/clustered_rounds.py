@@ -16,7 +16,7 @@ import numpy as np
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter
-from modelkin.federation.learngenes.aggregate import check_min_members
+from modelkin.federation.learngenes.aggregate import check_min_members, real_number
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import ClusterHistory, RoundClusters
 from modelkin.integrations.federation.cluster_means import (
@@ -286,15 +286,13 @@ class ClusteredRounds:
         return {n: mean[n].astype(old.dtype, copy=False) for n, old in self.arrays.items()}
 
 
-def mean_metrics(
-    metrics: Mapping[int, Mapping[str, object]], weights: Mapping[int, float]
-) -> dict[str, float]:
-    """The weighted mean of each finite number that all clients sent."""
+def mean_metrics(metrics: Mapping[int, object], weights: Mapping[int, float]) -> dict[str, float]:
+    """The weighted mean of each finite number that all clients sent under one name."""
     found: dict[str, float] = {}
-    names = set.intersection(*(set(each) for each in metrics.values())) if metrics else set()
-    for name in sorted(names):
-        values = {node: each[name] for node, each in metrics.items()}
-        numbers = [v for v in values.values() if isinstance(v, int | float) and np.isfinite(v)]
-        if len(numbers) == len(values):
-            found[name] = float(np.average(numbers, weights=[weights[node] for node in values]))
+    sent = [each if isinstance(each, Mapping) else {} for each in metrics.values()]
+    names = set.intersection(*(set(each) for each in sent)) if sent else set()
+    for name in sorted(name for name in names if isinstance(name, str)):
+        numbers = [real_number(each[name]) for each in sent]
+        if np.isfinite(numbers).all():
+            found[name] = float(np.average(numbers, weights=[weights[node] for node in metrics]))
     return found

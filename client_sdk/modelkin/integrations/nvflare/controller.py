@@ -242,8 +242,8 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
             before = self._sent[node]
             arrays = {
                 name: np.asarray(before[name] + step, before[name].dtype)
-                if name in before and before[name].shape == step.shape
-                else step
+                if name in before and before[name].shape == step.shape and _is_finite(step)
+                else step  # which the rounds refuse, and name
                 for name, step in arrays.items()
             }
         values = said(answer)
@@ -251,7 +251,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         if values is not None:  # without a name: NVFlare knows who it is
             support = {key: value for key, value in values.items() if key != "name"}
         examples = (answer.meta or {}).get(FLMetaKey.NUM_STEPS_CURRENT_ROUND, 1)
-        return Reply(arrays, examples, support, answer.metrics or {})
+        return Reply(arrays, examples, support, answer.metrics)
 
     def _cluster_rules(self) -> ClusterRules:
         least = 1 if self._choice is None else MIN_MEMBERS
@@ -274,4 +274,15 @@ def _arrays_of(params: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Arrays by name, of what a site sent; empty where that is nothing of the kind."""
     if not isinstance(params, Mapping):
         return {}
-    return {str(name): np.asarray(values) for name, values in params.items()}
+    return {str(name): _array_of(values) for name, values in params.items()}
+
+
+def _array_of(values: Any) -> np.ndarray[Any, Any]:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError):  # such as a list of lists of unequal lengths
+        return np.empty(0, object)  # which the rounds refuse, and name
+
+
+def _is_finite(values: np.ndarray[Any, Any]) -> bool:
+    return values.dtype.kind in "fiub" and bool(np.isfinite(values).all())

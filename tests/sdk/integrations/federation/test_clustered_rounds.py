@@ -204,6 +204,8 @@ LIES: dict[str, dict[str, Any]] = {
     "fewer than none": {"examples": -4},
     "infinitely many": {"examples": float("inf")},
     "more than can be": {"examples": 2**60},
+    "more than any float": {"examples": 10**400},
+    "more than can be written": {"examples": 10**5000},
     "examples in words": {"examples": "many"},
 }
 
@@ -222,6 +224,32 @@ def test_a_client_that_lies_is_left_out(lie: str) -> None:
     for node in EVERYONE:
         assert without.model(node) == federation.model(node)
     assert close(dict(without.rounds.arrays), rounds.arrays)
+
+
+@pytest.mark.parametrize(
+    "odd", [10**400, float("nan"), float("inf"), True, "0.5", [0.5], np.zeros(2), None]
+)
+def test_a_metric_that_is_no_number_ends_no_round(odd: object) -> None:
+    """It has no mean in its cluster; its client counts, and other metrics have theirs."""
+    federation, plain = Federation(), Federation()
+    plain.run(EVERYONE)
+    answers = {node: {"metrics": {"accuracy": 0.5, "loss": 1.0}} for node in EVERYONE}
+    rounds = federation.run(
+        EVERYONE, instead={**answers, 2: {"metrics": {"accuracy": odd, "loss": 1.0}}}
+    )
+    assert {"loss": 1.0} == rounds.metrics[federation.cluster(2)] == rounds.metrics[None]
+    assert {"accuracy": 0.5, "loss": 1.0} == rounds.metrics[federation.cluster(5)]
+    assert plain.model(2) == federation.model(2)
+
+
+@pytest.mark.parametrize("odd", [None, 3, ["accuracy"], {1: 2.0, "accuracy": 0.5, None: 3.0}])
+def test_metrics_of_another_form_end_no_round(odd: object) -> None:
+    """Texts name metrics; a client that sends none leaves its cluster without."""
+    federation = Federation()
+    rounds = federation.run(EVERYONE, instead={node: {"metrics": odd} for node in NORTH})
+    expected = {"accuracy": 0.5} if isinstance(odd, dict) else {}
+    assert expected == pytest.approx(rounds.metrics[federation.cluster(2)])
+    assert ["accuracy"] == [*rounds.metrics[federation.cluster(5)]]
 
 
 @pytest.mark.parametrize(

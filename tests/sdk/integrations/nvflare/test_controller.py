@@ -184,6 +184,15 @@ def _lies(model: FLModel) -> FLModel:
     return model
 
 
+def _difference(change: Callable[[Any], Any]) -> Callable[[FLModel], FLModel]:
+    """A difference of which one array is changed."""
+    return lambda model: FLModel(
+        params_type=ParamsType.DIFF,
+        params={**model.params, "head.b": change(model.params["head.b"])},
+        meta=model.meta,
+    )
+
+
 def _in_the_second_round(
     change: Callable[[FLModel], FLModel | None],
 ) -> Callable[[FLModel, int], FLModel | None]:
@@ -195,6 +204,10 @@ ODD: dict[str, Callable[[FLModel], FLModel | None]] = {
     "another layout": lambda model: FLModel(params={"body.w": np.zeros(3)}, meta=model.meta),
     "no arrays": lambda model: FLModel(params=None, metrics={"a": 1}, meta=model.meta),
     "it lies about its samples": _lies,
+    "a difference of texts": _difference(lambda values: values.astype(str)),
+    "a difference that is NaN": _difference(lambda values: np.full_like(values, np.nan)),
+    "a difference of complex numbers": _difference(lambda values: values * 1j),
+    "lists of unequal lengths": _difference(lambda values: [[1.0], [2.0, 3.0]]),
 }
 
 
@@ -210,6 +223,20 @@ def test_a_site_that_does_not_fit_is_left_out(folder: Path, oddity: str, tmp_pat
         found.append([bits(saved(folder, name, report)) for name in ("site-1", "site-2")])
         assert {"site-3"} == set(report["silent"]) | set(report["weighted_down"])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("odd", [float("nan"), True, "high", [1.0]])
+def test_an_odd_metric_ends_no_run(folder: Path, odd: Any) -> None:
+    """Its site counts; what all have sent as numbers has a mean."""
+
+    def measured(model: FLModel, _: int) -> FLModel:
+        model.metrics = {"accuracy": 0.5, "loss": odd}
+        return model
+
+    scripts: dict[str, Answer] = {name: Script(name, measured) for name in NAMES}
+    LocalSites(scripts, folder, num_rounds=1, initial="initial.safetensors").run()
+    assert {"accuracy": 0.5} == last(folder)["metrics"]["all"]
+    assert {} == last(folder)["weighted_down"]
 
 
 def test_a_name_that_a_site_claims_counts_for_nothing(folder: Path) -> None:
