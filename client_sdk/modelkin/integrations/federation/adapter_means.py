@@ -65,14 +65,12 @@ class AdapterMeans:
             self._like = self._told(model)
             self._layout = read_adapter(self._like)
 
-    def misfits(
-        self, models: Mapping[Id, Tensors], name_of: Callable[[Id], str] = str
-    ) -> dict[Id, str]:
+    def misfits(self, models: Mapping[Id, Tensors]) -> dict[Id, str]:
         """The reasons why some clients' adapters cannot be averaged, by client."""
         read, wrong = dict[Id, Adapter](), dict[Id, str]()
-        for client in sorted(models, key=lambda client: (name_of(client), client)):
+        for client, model in models.items():
             try:
-                read[client] = read_adapter(models[client])
+                read[client] = read_adapter(model)
             except InvalidInput as error:
                 wrong[client] = str(error)
         return wrong | odd_adapters(read, self._layout)

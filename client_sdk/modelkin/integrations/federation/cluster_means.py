@@ -6,7 +6,6 @@ neither on the order of arrival nor on the engine.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -70,53 +69,32 @@ def mean_model(
     return found
 
 
-def misfits(
-    models: Mapping[Id, Model],
-    name_of: Callable[[Id], str] = str,
-    like: Model | None = None,
-) -> dict[Id, str]:
-    """The reasons why some models cannot be averaged with the others, by member.
+def misfits(models: Mapping[Id, Model], like: Model) -> dict[Id, str]:
+    """The reasons why some models cannot be averaged, by member.
 
-    They have another layout than most, or values that are no finite numbers. Of layouts of equally
-    many members, that of the first name decides.
+    They have another layout than the model that was sent, or values that are no finite numbers.
 
     Args:
         models: models, by member.
-        name_of: a member's name.
-        like: a model whose layout all must have, in place of that of most.
+        like: the model that was sent: most members do not decide, since they may be wrong.
     """
-    order = sorted(models, key=lambda member: (name_of(member), member))
-    wrong = {m: why for m in order if (why := _unusable(models[m])) is not None}
-    usable = [member for member in order if member not in wrong]
-    if usable:
-        layouts = Counter(_layout(models[member]) for member in usable)
-        usual = dict(layouts.most_common(1)[0][0] if like is None else _layout(like))
-        for member in usable:
-            own = {name: values.shape for name, values in models[member].items()}
-            if own != usual:
-                wrong[member] = _difference(own, usual)
-    return wrong
+    reasons = {member: _misfit(model, like) for member, model in models.items()}
+    return {member: why for member, why in reasons.items() if why is not None}
 
 
-def _layout(model: Model) -> tuple[tuple[str, tuple[int, ...]], ...]:
-    return tuple(sorted((name, values.shape) for name, values in model.items()))
-
-
-def _unusable(model: Model) -> str | None:
+def _misfit(model: Model, like: Model) -> str | None:
     if not model:
         return "it sent no array"
+    odd = sorted(model.keys() ^ like.keys())
+    if odd:
+        whose = "the model does not have" if odd[0] in model else "the model has"
+        return f"its arrays are of another layout: {whose} {odd[0][:80]!r}"
     for name, values in model.items():
+        if values.shape != like[name].shape:
+            usual = list(like[name].shape)
+            return f"its array {name[:80]!r} has the shape {list(values.shape)}, not {usual}"
         if values.dtype.kind not in "fiub":
             return f"its array {name[:80]!r} is of {values.dtype}, not of numbers"
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             return f"its array {name[:80]!r} has a value that is NaN or infinite"
     return None
-
-
-def _difference(own: Mapping[str, tuple[int, ...]], usual: Mapping[str, tuple[int, ...]]) -> str:
-    odd = sorted(own.keys() ^ usual.keys())
-    if odd:
-        whose = "most do not have" if odd[0] in own else "most have"
-        return f"its arrays are of another layout: {whose} {odd[0][:80]!r}"
-    name = min(name for name in own if own[name] != usual[name])
-    return f"its array {name[:80]!r} has the shape {list(own[name])}, most have {list(usual[name])}"

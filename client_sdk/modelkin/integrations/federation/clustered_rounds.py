@@ -239,7 +239,7 @@ class ClusteredRounds:
     ) -> Weights[int]:
         """Average all clients and each cluster; return the shares in clusters, and reasons."""
         models = {node: reply.arrays for node, reply in replies.items()}
-        wrong = misfits(models, self.names.of, like=self.arrays)
+        wrong = misfits(models, self.arrays)
         known = RoundMembers(
             {node: model for node, model in models.items() if node not in wrong},
             {node: reply.examples for node, reply in replies.items()},

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Strategy
 
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import RoundClusters
-from modelkin.integrations.federation.cluster_means import cluster_means, mean_model, misfits
+from modelkin.integrations.federation.cluster_means import Model, cluster_means, mean_model, misfits
 from modelkin.integrations.federation.first_supports import FirstSupports
 from modelkin.integrations.federation.kin_robust import KinJudge, KinRobust, Verdicts
 from modelkin.integrations.federation.node_weights import (
@@ -65,7 +65,7 @@ class ClusterModels:
         if isinstance(strategy, LearngeneStrategy) and weights != "examples":
             strategy.weights = weights
         means = strategy.means if isinstance(strategy, AdapterStrategy) else None
-        self._misfits = misfits if means is None else means.misfits
+        self._misfits = self._other_than_sent if means is None else means.misfits
         self._mean = mean_model if means is None else means.mean
         self._judge = None if robust is None else KinJudge[int](robust, names.of)
         self._sent, self._received = ArrayRecord(), dict[int, ArrayRecord]()
@@ -204,10 +204,11 @@ class ClusterModels:
         contents: Contents,
     ) -> tuple[RoundMembers[int], dict[int, str]]:
         """What the replies hold, and the reasons why some models do not count."""
-        models, examples, wrong = read_models(
-            replies, self._examples_name, lambda models: self._misfits(models, self._names.of)
-        )
+        models, examples, wrong = read_models(replies, self._examples_name, self._misfits)
         return RoundMembers(models, examples, contents, clusters), wrong
+
+    def _other_than_sent(self, models: Mapping[int, Model]) -> dict[int, str]:
+        return misfits(models, values_by_name(self._sent))
 
     @property
     def _examples_name(self) -> str:

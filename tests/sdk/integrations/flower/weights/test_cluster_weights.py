@@ -42,15 +42,16 @@ class Remembering(ClusteredStrategy):
 def run(
     *nodes: int,
     spoil: Callable[[Any, Any], None] | None = None,
+    liars: tuple[int, ...] = (1,),
     without: int | None = None,
     per_cluster: bool = True,
     **how: Any,
 ) -> Remembering:
-    """One round; client 1 spoils its arrays or metrics, and one sends no support."""
+    """One round; liars spoil their arrays or metrics, and one sends no support."""
 
     def spoils(message: Message, context: Context, call: Any) -> Message:
         reply: Message = call(message, context)
-        if spoil is not None and context.node_id == 1 and "arrays" in reply.content:
+        if spoil is not None and context.node_id in liars and "arrays" in reply.content:
             spoil(reply.content["arrays"], reply.content["metrics"])
         return reply
 
@@ -83,7 +84,7 @@ def _add_metric(_: ArrayRecord, metrics: MetricRecord) -> None:
     ("spoil", "why"),
     [
         (_set_nan, "NaN"),
-        (_drop, "most have '0.bias'"),
+        (_drop, "the model has '0.bias'"),
         (_lie, "more than 2^53"),
         (_add_metric, "metrics differ"),
     ],
@@ -102,6 +103,28 @@ def test_a_client_that_does_not_fit_is_left_out(
         own, expected = (s.cluster_arrays[s.cluster_of(node) or 0] for s in (strategy, others))
         assert all(np.array_equal(own[name].numpy(), expected[name].numpy()) for name in expected)
     assert found.weights == pytest.approx({1: 0, 3: 0.5, 5: 0.5, **dict.fromkeys(EVEN, 1 / 3)})
+
+
+def test_most_clients_do_not_decide_the_layout() -> None:
+    """Where most drop an array, they are left out, and the others' means are exact."""
+    liars = (1, 3, 2, 4)
+    strategy, others = run(*ODD, *EVEN, spoil=_drop, liars=liars), run(5, 6)
+    found = strategy.clusters
+    assert found is not None
+    assert set(liars) == found.weighted_down.keys()
+    assert_equal(others.result.arrays, strategy.result.arrays)
+    alone = _models(5, 6)
+    for node in (5, 6):
+        own = strategy.cluster_arrays[strategy.cluster_of(node) or 0]
+        assert np.array_equal(alone[node], values(own))
+
+
+def assert_equal(expected: ArrayRecord, found: ArrayRecord) -> None:
+    """The names, the types and all bits."""
+    assert {name: each.dtype for name, each in expected.items()} == {
+        name: each.dtype for name, each in found.items()
+    }
+    assert all(np.array_equal(each.numpy(), found[n].numpy()) for n, each in expected.items())
 
 
 def support_of(node: int) -> modelkin.Support:
