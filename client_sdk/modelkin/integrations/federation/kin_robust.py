@@ -50,6 +50,8 @@ class KinRobust:
         min_members: fewer clients of one start are not judged: 3 or more.
         longest: the length of an update, as a multiple of the cluster's median. A longer one is
             weighted as if it were as long as that.
+        heaviest: the weight of a client, as a multiple of the median of those that count with it.
+            A larger one, such as by claimed examples, counts as that.
 
     Raises:
         InvalidParameter: an argument is out of its range.
@@ -61,6 +63,7 @@ class KinRobust:
     memory: float = 0.9
     min_members: int = 5
     longest: float = 2.0
+    heaviest: float = 5.0
 
     def __post_init__(self) -> None:
         limits = {
@@ -73,6 +76,7 @@ class KinRobust:
                 "a whole number, 3 or more: two cannot outvote one",
             ),
             "longest": (1 <= _real(self.longest) < math.inf, "1 or more"),
+            "heaviest": (1 <= _real(self.heaviest) < math.inf, "1 or more"),
         }
         for each in fields(self):
             right, what = limits[each.name]
@@ -106,23 +110,44 @@ class Verdicts(Generic[Id]):
             that count less than others.
         common: the same in the mean of all clients.
         reasons: why, by client.
+        limits: those of weights; None for none.
     """
 
     own: Mapping[Id, float] = field(default_factory=dict)
     common: Mapping[Id, float] = field(default_factory=dict)
     reasons: Mapping[Id, str] = field(default_factory=dict)
+    limits: KinRobust | None = None
 
     def rule(self, weigh: NodeWeights, *, common: bool) -> NodeWeights:
         """A rule of weights with these verdicts: of the mean of all, or of the mean of clusters."""
         factors = self.common if common else self.own
+        whose = "all clients" if common else "its cluster"
 
         def weighed(members: Sequence[Any], known: RoundMembers[Any], /) -> Weights[Any]:
             found = weigh(members, known)
-            values = {m: weight * factors.get(m, 1.0) for m, weight in found.values.items()}
-            down = {member: self.reasons[member] for member in values if member in factors}
+            most, usual = self._most({m: w for m, w in found.values.items() if factors.get(m, 1.0)})
+            values, down = dict[Any, float](), dict[Any, str]()
+            for member, weight in found.values.items():
+                values[member] = min(weight, most) * factors.get(member, 1.0)
+                whys = [self.reasons[member]] if member in factors else []
+                if weight > most and values[member]:
+                    whys.append(
+                        f"its weight is {weight / usual:.3g} times the median of {whose}, more "
+                        f"than {most / usual:g}: it counts as that"
+                    )
+                if whys:
+                    down[member] = "; ".join(whys)
             return Weights(values, {**down, **found.down})
 
         return weighed
+
+    def _most(self, weights: Mapping[Any, float]) -> tuple[float, float]:
+        """The largest weight that counts whole, and the median; few clients have no limit."""
+        counted = [weight for weight in weights.values() if weight > 0]
+        if self.limits is None or len(counted) < self.limits.min_members:
+            return math.inf, 1.0
+        usual = median(counted)
+        return self.limits.heaviest * usual, usual
 
 
 @dataclass(slots=True)
@@ -200,6 +225,7 @@ class KinJudge(Generic[Id]):
             {member: factor for member, (factor, _) in own.items()},
             {member: factor for member, (factor, _) in common.items()},
             {member: why for member, (_, why) in common.items()},
+            self._limits,
         )
 
     def _judge(

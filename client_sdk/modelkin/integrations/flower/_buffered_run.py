@@ -70,6 +70,7 @@ class BufferedRun:
         supports: reads the answers, and clusters clients if it keeps their first supports.
         weighted_by: the metric that is a client's weight.
         patience: seconds without a sign of a client, after which it is forgotten.
+        equal: whether all clients weigh the same, whatever that metric is.
     """
 
     def __init__(
@@ -81,10 +82,12 @@ class BufferedRun:
         supports: SupportClusters[ArrayRecord],
         weighted_by: str,
         patience: float,
+        *,
+        equal: bool,
     ) -> None:
         _arrays.check_arrays(first)
         self._grid, self._config, self._supports = grid, config, supports
-        self._weighted_by, self._patience = weighted_by, patience
+        self._weighted_by, self._patience, self._equal = weighted_by, patience, equal
         model = {name: array.numpy() for name, array in first.items()}
         group_of = supports.cluster_of if supports.keeps_first else None
         self.models = BufferedModels(model, group_of=group_of, **settings)
@@ -189,6 +192,8 @@ class BufferedRun:
         if len(reply.content.metric_records) != 1:
             raise InvalidParameter("its reply must have one record of metrics", field="metrics")
         (metrics,) = reply.content.metric_records.values()
+        if self._equal:
+            metrics[self._weighted_by] = 1  # in means of metrics as well
         examples = check_examples(metrics.get(self._weighted_by))
         trained = read("its arrays", lambda: {n: _arrays.values_of(a) for n, a in record.items()})
         return trained, examples, RecordDict({"metrics": metrics})

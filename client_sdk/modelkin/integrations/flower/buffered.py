@@ -50,6 +50,7 @@ class BufferedStrategy:
         max_staleness: the most steps that a client may miss; its update else does not count.
         rate: the server's learning rate. At 1, steps of few clients move too far.
         per_cluster: whether clusters have models.
+        weights: ``"examples"``, those that clients claim; or ``"equal"``, so that no claim counts.
         separation, n_clusters, distance_threshold, k_max: as those of ``ClusteredStrategy``.
         patience: seconds without an answer, or without a connection, after which a client is
             forgotten. Back again, it is new.
@@ -70,6 +71,7 @@ class BufferedStrategy:
         max_staleness: int = 100,
         rate: float = 0.5,
         per_cluster: bool = False,
+        weights: str = "examples",
         separation: float = DEFAULT_SEPARATION,
         n_clusters: int | None = None,
         distance_threshold: float | None = None,
@@ -84,6 +86,10 @@ class BufferedStrategy:
                 raise InvalidParameter(
                     f"{name} must be a number of seconds above 0, not {seconds!r}", field=name
                 )
+        if weights not in ("examples", "equal"):
+            raise InvalidParameter(
+                f"weights must be 'examples' or 'equal', not {weights!r}", field="weights"
+            )
         SelectionRule.of(1, k_max=k_max)
         self._settings: dict[str, Any] = {
             "size": size,
@@ -93,6 +99,7 @@ class BufferedStrategy:
         BufferedModels({}, **self._settings)
         self._per_cluster, self._patience, self._poll = per_cluster, patience, poll
         self._weighted_by, self._on_step = weighted_by_key, on_step
+        self._equal = weights == "equal"
         self._clustering = (separation, Division(n_clusters, distance_threshold), k_max)
         self._new_supports()
         self.clusters: RoundClusters | None = None
@@ -131,7 +138,7 @@ class BufferedStrategy:
         config = ConfigRecord(dict(train_config or {}))
         run = BufferedRun(
             grid, initial_arrays, config, self._settings, self._new_supports(),
-            self._weighted_by, self._patience,
+            self._weighted_by, self._patience, equal=self._equal,
         )  # fmt: skip
         result = Result()
 

@@ -180,6 +180,23 @@ def test_a_site_at_chance_from_its_cluster_is_in_no_mean() -> None:
     assert {2} == set(rounds.clusters.weighted_down)
 
 
+def test_a_claim_of_too_many_examples_counts_as_five_times_the_median() -> None:
+    """An honest update of 2^53 examples would else be its cluster's model."""
+    federation = Federation(robust=KinRobust(share=0.5, min_members=4))
+    rounds = federation.run(EVERYONE, instead={2: {"examples": 2**53}})
+    assert rounds.clusters is not None
+    assert {2} == set(rounds.clusters.weighted_down)
+    assert "the median of its cluster" in rounds.clusters.weighted_down[2]
+    claims = {node: float(EXAMPLES[node]) for node in NORTH} | {2: 2.0**53}
+    claims[2] = 5 * float(np.median([*claims.values()]))
+    shares = {node: claim / sum(claims.values()) for node, claim in claims.items()}
+    assert shares == pytest.approx({node: rounds.clusters.weights[node] for node in NORTH})
+    for name, found in rounds.cluster_arrays[federation.cluster(2)].items():
+        sent = [federation.sent[-1][node].arrays[name].astype(np.float64) for node in NORTH]
+        expected = np.average(sent, axis=0, weights=[*shares.values()])
+        np.testing.assert_allclose(expected, found, rtol=1e-6, atol=1e-7)
+
+
 def test_a_latecomer_gets_the_first_weights_and_moves_no_model_then() -> None:
     """Its support is of these weights, and it is with its kin as soon as it has answered."""
     alone, late = Federation(), Federation()

@@ -184,6 +184,42 @@ def test_verdicts_multiply_weights() -> None:
     assert ({0: 1.0, 1: 0.5, 2: 0.0}, {1: "long", 2: "out"}) == (common.values, common.down)
 
 
+def test_a_weight_beyond_five_times_the_median_counts_as_that() -> None:
+    """An honest update that claims 2^53 examples is named, among its cluster's and among all."""
+    verdicts = judged(KinJudge(KinRobust()), kin(range(10)))
+    claims = {node: 10.0 + node for node in range(10)} | {4: 2.0**53}
+    known: RoundMembers[int] = RoundMembers({}, claims)
+    for common, whose in ((False, "its cluster"), (True, "all clients")):
+        found = verdicts.rule(node_weights("examples"), common=common)(range(10), known)
+        assert {**claims, 4: 5 * float(np.median([*claims.values()]))} == found.values
+        assert [4] == [*found.down]
+        assert f"times the median of {whose}, more than 5: it counts as that" in found.down[4]
+
+
+def test_a_weight_is_capped_before_a_long_update_is() -> None:
+    """Both reasons are there; who is left out has no part in the median, and one reason."""
+    updates = kin(range(10))
+    updates[2] *= 10
+    updates[3] *= -1
+    verdicts = judged(KinJudge(KinRobust(heaviest=2)), updates)
+    known: RoundMembers[int] = RoundMembers(
+        {}, dict.fromkeys(range(10), 1.0) | {2: 2.0**53, 3: 9.0}
+    )
+    found = verdicts.rule(node_weights("examples"), common=False)(range(10), known)
+    assert (2 * verdicts.own[2], 0.0) == (found.values[2], found.values[3])
+    assert "as long as the median" in found.down[2]
+    assert "more than 2: it counts as that" in found.down[2]
+    assert "it counts as that" not in found.down[3]
+
+
+def test_few_members_have_no_limit_of_weights() -> None:
+    """Of four clients nobody's weight is compared, as their updates are not."""
+    verdicts = judged(KinJudge(KinRobust()), kin(range(4)))
+    claims = {0: 1.0, 1: 1.0, 2: 1.0, 3: 100.0}
+    found = verdicts.rule(node_weights("examples"), common=True)(range(4), RoundMembers({}, claims))
+    assert (claims, {}) == (found.values, found.down)
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -196,6 +232,8 @@ def test_verdicts_multiply_weights() -> None:
         ("min_members", 5.0),
         ("longest", 0.5),
         ("longest", float("nan")),
+        ("heaviest", 0.5),
+        ("heaviest", float("inf")),
     ],
 )
 def test_limits_out_of_their_range_are_refused(field: str, value: object) -> None:

@@ -196,6 +196,30 @@ def test_a_bad_answer_is_left_out(monkeypatch: pytest.MonkeyPatch, make: Any, wh
     assert len(grid.sent_to(3)) >= 3
 
 
+def claims(number: int) -> Any:
+    """A mod of a client that claims so many examples."""
+
+    def mod(message: Message, context: Context, call: Any) -> Message:
+        answer: Message = call(message, context)
+        metrics: Any = answer.content["metrics"]
+        metrics["num-examples"] = number
+        return answer
+
+    return mod
+
+
+@pytest.mark.parametrize("weights", ["examples", "equal"])
+def test_with_equal_weights_no_claim_counts(monkeypatch: pytest.MonkeyPatch, weights: str) -> None:
+    """By examples a client that claims 2^53 owns each step; else it counts as any other."""
+    plain, _, _ = start(DelayedGrid(monkeypatch, clients(*ODD)), 1, size=3)
+    liar = {**clients(*ODD), 3: app(None, claims(2**53))}
+    found, _, _ = start(DelayedGrid(monkeypatch, liar), 1, size=3, weights=weights)
+    alone, _, _ = start(DelayedGrid(monkeypatch, clients(3)), 1, size=1)
+    owner = plain if weights == "equal" else alone
+    for name, wanted in values(owner.arrays).items():
+        assert np.allclose(wanted, values(found.arrays)[name], atol=1e-6)
+
+
 def test_metrics_of_another_form_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step has the mean of its clients' metrics; a list among numbers is left out."""
 

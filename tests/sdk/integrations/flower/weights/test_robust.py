@@ -61,6 +61,7 @@ def run(
     inner: Strategy | None = None,
     rounds: int = 1,
     support: bool = True,
+    claims: dict[int, int] | None = None,
     **how: Any,
 ) -> Remembering:
     """Some rounds in which bad clients spoil their updates."""
@@ -73,6 +74,9 @@ def run(
             arrays: Any = reply.content["arrays"]
             for name, start in received[context.node_id].items():
                 arrays[name] = Array(spoil(start.numpy(), arrays[name].numpy()))
+        if claims and context.node_id in claims and "arrays" in reply.content:
+            metrics: Any = reply.content["metrics"]
+            metrics["num-examples"] = claims[context.node_id]
         return reply
 
     mod = SupportMod() if support else None
@@ -137,6 +141,16 @@ def test_a_long_update_counts_less(caplog: pytest.LogCaptureFixture) -> None:
     assert "times as long as the median of its cluster, more than 2" in caplog.text
     moved = vector(found.result.arrays) - start
     assert np.linalg.norm(moved) < 1.5 * np.linalg.norm(vector(honest.result.arrays) - start)
+
+
+def test_a_claim_of_too_many_examples_counts_as_five_times_the_median() -> None:
+    """The liar of 2^53 has the weight of five, in FedAvg's mean as in its cluster's."""
+    liar, five = run(EVEN, claims={8: 2**53}), run(EVEN, claims={8: 150}, robust=False)
+    assert {8} == set(liar.rounds[0].weighted_down)
+    assert "more than 5: it counts as that" in liar.rounds[0].weighted_down[8]
+    np.testing.assert_allclose(vector(five.result.arrays), vector(liar.result.arrays), atol=1e-7)
+    own = run(EVEN, claims={8: 2**53}, per_cluster=True)
+    assert 0.5 == pytest.approx(own.rounds[0].weights[8])
 
 
 def test_clients_without_supports_are_judged_among_all() -> None:
