@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite, sqrt
-from typing import Any
+from math import sqrt
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ __all__ = ["Arrays", "Counted", "ModelBuffer", "Update", "staleness_weight"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 """A model: its arrays of floating-point or whole numbers, by name."""
+
+_MOST_WEIGHT: Final = 2.0**53
+"""More would make a sum of weights infinite, and a step of it zero."""
 
 
 def staleness_weight(staleness: int) -> float:
@@ -126,7 +129,8 @@ class ModelBuffer:
         Raises:
             InvalidParameter: the update does not count, and why: it is of another model or too
                 stale, the client has trained that version before, its arrays are of another layout
-                or not finite, or its weight is not a positive number. Nothing has changed.
+                or not finite, or its weight is not a number above 0 and at most 2^53. Nothing has
+                changed.
         """
         staleness = self._staleness(update.version)
         if staleness > self._max_staleness:
@@ -139,9 +143,11 @@ class ModelBuffer:
             raise InvalidParameter(
                 f"it has trained version {update.version} before", field="version"
             )
-        if not isfinite(update.weight) or update.weight <= 0:
+        weight = update.weight
+        is_number = isinstance(weight, int | float) and weight is not True
+        if not (is_number and 0 < weight <= _MOST_WEIGHT):
             raise InvalidParameter(
-                f"its weight is {update.weight!r}, not a number above 0", field="weight"
+                f"its weight is {weight!r}, not a number above 0 and at most 2^53", field="weight"
             )
         _check_layout(update.trained, self.model)
         self._waiting[key] = update

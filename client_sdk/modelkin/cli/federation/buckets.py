@@ -45,9 +45,7 @@ def create_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a party that aggregates alone; repeats",
     )
-    parser.add_argument(
-        "--weights", choices=("examples", "equal"), default="examples", help="default examples"
-    )
+    parser.add_argument("--weights", choices=("examples", "equal"), help="default examples")
     parser.add_argument(
         "--of", choices=("weights", "delta"), default="weights", help="what is averaged"
     )

@@ -56,7 +56,7 @@ class BucketMerge:
         *,
         leader: str,
         neutral: Iterable[str] = (),
-        weights: Literal["examples", "equal"] = "examples",
+        weights: Literal["examples", "equal"] | None = None,
         aggregators: int | None = None,
         of: Literal["weights", "delta"] = "weights",
         conceal: bool = True,
@@ -71,7 +71,8 @@ class BucketMerge:
             members: the names of those with values; or their weights by name.
             leader: the party that decides who takes part, and ends each state; it has to run.
             neutral: the names of those that aggregate alone.
-            weights: by the examples that members state, or equal, where only names are given.
+            weights: by the examples that members state, or equal; ``"examples"`` by default. None
+                where members have weights.
             aggregators: A, parties that average a shard each; 4 by default.
             of: ``"weights"``, or ``"delta"`` for differences to a base that all members have.
             conceal: whether aggregators see only sums.
@@ -84,10 +85,7 @@ class BucketMerge:
             InvalidParameter: an argument is out of its range, or another merge has the name.
             ConnectionFailed: the store does not answer.
         """
-        if isinstance(members, Mapping):
-            given, kind = dict[str, float | None](members), "given"
-        else:
-            given, kind = dict.fromkeys(members, 1.0 if weights == "equal" else None), weights
+        given, kind = _weights_of(members, weights)
         tensors = None if isinstance(layout, int) else layout.digest
         num_parameters = layout if isinstance(layout, int) else layout.num_parameters
         shards = aggregators
@@ -113,6 +111,15 @@ class BucketMerge:
             "plan": plan.to_json(),
         }
         _check(terms)
+        return self._write(terms)
+
+    def _write(self, terms: Mapping[str, Any]) -> Merge:
+        """Write down terms, unless the same stand there.
+
+        Raises:
+            InvalidParameter: others do.
+            ConnectionFailed: the store does not answer.
+        """
         made = {"id": secrets.token_hex(8), "created": datetime.now(UTC).isoformat(), **terms}
         record = self._record()
         stands = record.statements.state("terms", made)
@@ -221,6 +228,26 @@ class BucketMerge:
             time.sleep(pause)
 
 
+def _weights_of(
+    members: Iterable[str] | Mapping[str, float], weights: str | None
+) -> tuple[dict[str, float | None], str]:
+    """The members with their weights, None for those that state examples; and what weights are.
+
+    Raises:
+        InvalidParameter: no such weights, or some beside those that the members have.
+    """
+    if weights not in {None, "examples", "equal"}:
+        message = f"weights is {weights!r}, not 'examples' or 'equal'"
+        raise InvalidParameter(message, field="weights")
+    if not isinstance(members, Mapping):
+        alike: float | None = 1.0 if weights == "equal" else None
+        return dict.fromkeys(members, alike), weights or "examples"
+    if weights is not None:
+        message = f"the members have weights: weights={weights!r} beside these is one too many"
+        raise InvalidParameter(message, field="weights")
+    return dict[str, float | None](members), "given"
+
+
 def _check(terms: Mapping[str, Any]) -> None:
     """Check what a plan does not.
 
@@ -238,12 +265,17 @@ def _check(terms: Mapping[str, Any]) -> None:
         raise InvalidParameter("a party is a member or neutral, and once", field="neutral")
     if terms["leader"] not in names:
         raise InvalidParameter("the leader is one of the parties", field="leader")
-    if terms["weights"] != "examples" and not all(0 < w <= 2.0**53 for w in members.values()):
+    if terms["weights"] != "examples" and not all(_is_within(w, 2**53) for w in members.values()):
         raise InvalidParameter("a weight is above 0 and at most 2^53", field="members")
     if terms["of"] not in {"weights", "delta"}:
         raise InvalidParameter("of is 'weights' or 'delta'", field="of")
     if terms["plan"]["one_in"] > 1 and terms["of"] == "weights":
         message = 'one_in > 1 leaves values out, which only of="delta" can do without'
         raise InvalidParameter(message, field="one_in")
-    if not 0 < terms["deadline"] <= 30 * 86400:
+    if not _is_within(terms["deadline"], 30 * 86400):
         raise InvalidParameter("a deadline is above 0 s, and 30 days at most", field="deadline")
+
+
+def _is_within(value: Any, most: int) -> bool:
+    """Whether a value is a number above 0, and this at most."""
+    return isinstance(value, int | float) and value is not True and bool(0 < value <= most)

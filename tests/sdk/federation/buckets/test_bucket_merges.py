@@ -239,6 +239,9 @@ def test_too_few_members_end_the_merge(meeting: Meeting) -> None:
         ({"leader": "org/z"}, "leader"),
         ({"neutral": ["org/b"]}, "neutral"),
         ({"deadline": 0}, "deadline"),
+        ({"deadline": "1h"}, "deadline"),
+        ({"deadline": float("nan")}, "deadline"),
+        ({"weights": "foo"}, "weights"),
         ({"one_in": 2}, "one_in"),
         ({"of": "values"}, "of"),
         ({"min_members": 5}, "members"),
@@ -250,6 +253,29 @@ def test_terms_that_cannot_be(meeting: Meeting, changes: dict[str, object], fiel
     merge = BucketMerge(meeting.bucket.seen_by("test"), "august", group_secret=SECRET)
     with pytest.raises(InvalidParameter) as refused:
         merge.create(1000, NAMES, **{"leader": "org/a", **changes})  # type: ignore[arg-type]
+    assert field == refused.value.field
+    assert [] == [key for key in meeting.bucket.objects if key.startswith("august")]
+
+
+@pytest.mark.parametrize(
+    ("weight", "weights", "field"),
+    [
+        ("x", None, "members"),
+        (True, None, "members"),
+        (None, None, "members"),
+        (float("inf"), None, "members"),
+        (0.5, "equal", "weights"),
+        (0.5, "examples", "weights"),
+    ],
+)
+def test_given_weights_that_cannot_be(
+    meeting: Meeting, weight: object, weights: str | None, field: str
+) -> None:
+    """No number, or beside another rule of weights, which would be ignored."""
+    merge = BucketMerge(meeting.bucket.seen_by("test"), "august", group_secret=SECRET)
+    given = {**dict.fromkeys(NAMES, 0.5), "org/b": weight}
+    with pytest.raises(InvalidParameter) as refused:
+        merge.create(1000, given, leader="org/a", weights=weights)  # type: ignore[arg-type]
     assert field == refused.value.field
     assert [] == [key for key in meeting.bucket.objects if key.startswith("august")]
 
