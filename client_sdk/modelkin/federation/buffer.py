@@ -19,11 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
+from modelkin.federation.layouts import misfit
 
 __all__ = ["Arrays", "Counted", "ModelBuffer", "Update", "staleness_weight"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-"""A model: its arrays of floating-point or whole numbers, by name."""
+"""A model: its arrays of numbers or truth values, by name."""
 
 _MOST_WEIGHT: Final = 2.0**53
 """More would make a sum of weights infinite, and a step of it zero."""
@@ -128,9 +129,9 @@ class ModelBuffer:
 
         Raises:
             InvalidParameter: the update does not count, and why: it is of another model or too
-                stale, the client has trained that version before, its arrays are of another layout
-                or not finite, or its weight is not a number above 0 and at most 2^53. Nothing has
-                changed.
+                stale, the client has trained that version before, its arrays do not fit
+                (:func:`~modelkin.federation.layouts.misfit`), or its weight is not a number above
+                0 and at most 2^53. Nothing has changed.
         """
         staleness = self._staleness(update.version)
         if staleness > self._max_staleness:
@@ -149,7 +150,8 @@ class ModelBuffer:
             raise InvalidParameter(
                 f"its weight is {weight!r}, not a number above 0 and at most 2^53", field="weight"
             )
-        _check_layout(update.trained, self.model)
+        if (why := misfit(update.trained, self.model)) is not None:
+            raise InvalidParameter(why, field="arrays")
         self._waiting[key] = update
 
     def take(self, client: str) -> list[Update]:
@@ -206,26 +208,5 @@ def _moved(
         new, before = update.trained[name], update.received[name]
         summed += share * (new.astype(np.float64) - before)
     moved = old + rate * summed
-    rounded = np.rint(moved) if old.dtype.kind in "iu" else moved
+    rounded = moved if old.dtype.kind == "f" else np.rint(moved)
     return np.asarray(rounded.astype(old.dtype))
-
-
-def _check_layout(arrays: Arrays, model: Arrays) -> None:
-    """Check that arrays have a model's names and shapes, and finite numbers.
-
-    Raises:
-        InvalidParameter: they do not.
-    """
-    if arrays.keys() != model.keys():
-        odd = sorted(arrays.keys() ^ model.keys())
-        raise InvalidParameter(f"its arrays are of another layout: {odd[:3]}", field="arrays")
-    for name, array in arrays.items():
-        if array.shape != model[name].shape:
-            raise InvalidParameter(
-                f"its array {name!r} has shape {array.shape}, not {model[name].shape}",
-                field="arrays",
-            )
-        if array.dtype.kind not in "fiu":
-            raise InvalidParameter(f"its array {name!r} is of {array.dtype}", field="arrays")
-        if not np.isfinite(array).all():
-            raise InvalidParameter(f"its array {name!r} is not finite", field="arrays")

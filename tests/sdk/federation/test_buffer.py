@@ -112,10 +112,11 @@ def test_whole_numbers_are_rounded() -> None:
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        ({"weight": np.zeros((3, 4), np.float32)}, "another layout: \\['bias'\\]"),
-        ({**drawn(1), "bias": np.zeros(4, np.float32)}, r"shape \(4,\), not \(5,\)"),
-        ({**drawn(1), "bias": np.full(5, np.nan, np.float32)}, "not finite"),
-        ({**drawn(1), "bias": np.full(5, -np.inf, np.float32)}, "not finite"),
+        ({"weight": np.zeros((3, 4), np.float32)}, "another layout: the model has 'bias'"),
+        ({**drawn(1), "bias": np.zeros(4, np.float32)}, r"the shape \[4\], not \[5\]"),
+        ({**drawn(1), "bias": np.full(5, np.nan, np.float32)}, "NaN or infinite"),
+        ({**drawn(1), "bias": np.full(5, -np.inf, np.float32)}, "NaN or infinite"),
+        ({**drawn(1), "bias": np.full(5, 1e300)}, "infinite in float32"),
         ({**drawn(1), "bias": np.array(["a"] * 5)}, "is of <U1"),
     ],
 )

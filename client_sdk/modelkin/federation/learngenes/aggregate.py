@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
+from modelkin.federation.layouts import holds
 
 __all__ = [
     "MIN_MEMBERS",
@@ -118,9 +119,8 @@ def unfit(tensors: Mapping[str, Array], like: Mapping[str, Array]) -> str | None
             return f"tensor {name!r} has the shape {list(values.shape)}, not {shape}"
         if values.dtype.kind != "f":
             return f"tensor {name!r} is of {values.dtype}, not of floats"
-        with np.errstate(over="ignore"):
-            if not np.isfinite(values.astype(like[name].dtype, copy=False)).all():
-                return f"tensor {name!r} has a value that is NaN or infinite"
+        if not holds(like[name].dtype, values):
+            return f"tensor {name!r} has a value that is NaN or infinite"
     return None
 
 

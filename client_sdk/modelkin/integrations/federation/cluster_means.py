@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.federation.layouts import misfit
 from modelkin.federation.learngenes.aggregate import weighted_mean
 
-__all__ = ["Mean", "Model", "cluster_means", "mean_model", "misfits"]
+__all__ = ["Mean", "Model", "cluster_means", "mean_model", "misfits", "rounded"]
 
 Id = TypeVar("Id", int, str)
 Model = Mapping[str, npt.NDArray[Any]]
@@ -51,6 +52,7 @@ def mean_model(
     models: Mapping[Id, Model],
     weights: Mapping[Id, float],
     name_of: Callable[[Id], str] = str,
+    like: Model | None = None,
 ) -> dict[str, npt.NDArray[Any]]:
     """``sum(w * model) / sum(w)``; whole numbers are rounded to the nearest.
 
@@ -58,43 +60,28 @@ def mean_model(
         models: models of one layout, by member.
         weights: at least one member that counts, each with a weight above 0.
         name_of: a member's name, by which members are ordered.
+        like: a model whose types the mean has; the first member's where none is given.
     """
     order = sorted(weights, key=lambda member: (name_of(member), member))
     found = {}
-    for name in models[order[0]]:
-        values = [models[member][name] for member in order]
-        mean = weighted_mean((weights[m], v) for m, v in zip(order, values, strict=True))
-        dtype = np.result_type(*values)
-        found[name] = (mean if dtype.kind == "f" else np.rint(mean)).astype(dtype)
+    for name, values in (models[order[0]] if like is None else like).items():
+        mean = weighted_mean((weights[member], models[member][name]) for member in order)
+        found[name] = rounded(mean, values.dtype)
     return found
+
+
+def rounded(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Values in a type, in which whole numbers are the nearest ones."""
+    whole = dtype.kind != "f" and values.dtype.kind == "f"
+    return (np.rint(values) if whole else values).astype(dtype, copy=False)
 
 
 def misfits(models: Mapping[Id, Model], like: Model) -> dict[Id, str]:
     """The reasons why some models cannot be averaged, by member.
 
-    They have another layout than the model that was sent, or values that are no finite numbers.
-
     Args:
         models: models, by member.
-        like: the model that was sent: most members do not decide, since they may be wrong.
+        like: the model that was sent; see :func:`modelkin.federation.layouts.misfit`.
     """
-    reasons = {member: _misfit(model, like) for member, model in models.items()}
+    reasons = {member: misfit(model, like) for member, model in models.items()}
     return {member: why for member, why in reasons.items() if why is not None}
-
-
-def _misfit(model: Model, like: Model) -> str | None:
-    if not model:
-        return "it sent no array"
-    odd = sorted(model.keys() ^ like.keys())
-    if odd:
-        whose = "the model does not have" if odd[0] in model else "the model has"
-        return f"its arrays are of another layout: {whose} {odd[0][:80]!r}"
-    for name, values in model.items():
-        if values.shape != like[name].shape:
-            usual = list(like[name].shape)
-            return f"its array {name[:80]!r} has the shape {list(values.shape)}, not {usual}"
-        if values.dtype.kind not in "fiub":
-            return f"its array {name[:80]!r} is of {values.dtype}, not of numbers"
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
-            return f"its array {name[:80]!r} has a value that is NaN or infinite"
-    return None

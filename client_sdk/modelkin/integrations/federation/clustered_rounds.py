@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -255,14 +256,16 @@ class ClusteredRounds:
             for cluster, nodes in members.items()
             if sum(shares.values.get(node, 0.0) > 0 for node in nodes) >= least
         }
-        means = cluster_means(known.models, enough, shares.values, self.names.of)
-        self.cluster_arrays.update({number: self._like(mean) for number, mean in means.items()})
+        mean = partial(mean_model, like=self.arrays)
+        self.cluster_arrays.update(
+            cluster_means(known.models, enough, shares.values, self.names.of, mean)
+        )
         for gone in self.cluster_arrays.keys() - self.history.clusters:
             del self.cluster_arrays[gone]
         counted = {node: share for node, share in everyone.shares.items() if share > 0}
         if len(counted) >= least:
             whole = {node: everyone.values[node] for node in counted}
-            self.arrays = self._like(mean_model(known.models, whole, self.names.of))
+            self.arrays = mean(known.models, whole, self.names.of)
         groups: dict[int | None, dict[int, float]] = {None: counted}
         for cluster, nodes in members.items():
             groups[cluster] = {node: shares.values.get(node, 0.0) for node in nodes}
@@ -280,10 +283,6 @@ class ClusteredRounds:
         starts = {node: self._sent.get(node, self.arrays) for node in known.models}
         clusters = {} if self.clusters is None else self.clusters.members
         return self._judge.judge(known.models, starts, clusters)
-
-    def _like(self, mean: Model) -> Model:
-        """A mean with the types that the model has."""
-        return {n: mean[n].astype(old.dtype, copy=False) for n, old in self.arrays.items()}
 
 
 def mean_metrics(metrics: Mapping[int, object], weights: Mapping[int, float]) -> dict[str, float]:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import Strategy
 
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import RoundClusters
-from modelkin.integrations.federation.cluster_means import Model, cluster_means, mean_model, misfits
+from modelkin.integrations.federation.cluster_means import (
+    Mean,
+    Model,
+    cluster_means,
+    mean_model,
+    misfits,
+    rounded,
+)
 from modelkin.integrations.federation.first_supports import FirstSupports
 from modelkin.integrations.federation.kin_robust import KinJudge, KinRobust, Verdicts
 from modelkin.integrations.federation.node_weights import (
@@ -22,7 +30,7 @@ from modelkin.integrations.federation.node_weights import (
     node_weights,
     weigh_clusters,
 )
-from modelkin.integrations.flower._arrays import only
+from modelkin.integrations.flower._arrays import only, values_of
 from modelkin.integrations.flower._replies import read_models
 from modelkin.integrations.flower.adapters import AdapterStrategy
 from modelkin.integrations.flower.learngenes.layers import values_by_name
@@ -66,7 +74,7 @@ class ClusterModels:
             strategy.weights = weights
         means = strategy.means if isinstance(strategy, AdapterStrategy) else None
         self._misfits = self._other_than_sent if means is None else means.misfits
-        self._mean = mean_model if means is None else means.mean
+        self._mean: Mean = self._mean_as_sent if means is None else means.mean
         self._judge = None if robust is None else KinJudge[int](robust, names.of)
         self._sent, self._received = ArrayRecord(), dict[int, ArrayRecord]()
         self.arrays: dict[int, ArrayRecord] = {}
@@ -127,6 +135,7 @@ class ClusterModels:
             known, wrong = self._read(replies, clusters, contents)
             weights, counted, models = self._average(server_round, members, replies, known, wrong)
             arrays, metrics = inner.aggregate_train(server_round, counted)
+            arrays = None if arrays is None else self._typed_as_sent(arrays)
             if found is not None:
                 found = replace(found, weights=weights.values, weighted_down=weights.down)
         self.arrays.update(models)
@@ -209,6 +218,22 @@ class ClusterModels:
 
     def _other_than_sent(self, models: Mapping[int, Model]) -> dict[int, str]:
         return misfits(models, values_by_name(self._sent))
+
+    def _mean_as_sent(
+        self,
+        models: Mapping[int, Model],
+        weights: Mapping[int, float],
+        name_of: Callable[[int], str],
+    ) -> dict[str, Any]:
+        return mean_model(models, weights, name_of, values_by_name(self._sent))
+
+    def _typed_as_sent(self, arrays: ArrayRecord) -> ArrayRecord:
+        """A model of the strategy in the types sent: a client's float64 would widen all others."""
+        found = dict(arrays)
+        for name, sent in self._sent.items():
+            if name in found and found[name].dtype != sent.dtype:
+                found[name] = Array(rounded(values_of(found[name]), np.dtype(sent.dtype)))
+        return ArrayRecord(found)
 
     @property
     def _examples_name(self) -> str:

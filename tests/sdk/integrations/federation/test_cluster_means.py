@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelkin.integrations.federation.cluster_means import cluster_means, misfits
+from modelkin.integrations.federation.cluster_means import cluster_means, mean_model, misfits
 
 Model = dict[str, np.ndarray[Any, Any]]
 NAMES = ("ada", "bo", "cy", "di", "eve")
@@ -72,6 +72,11 @@ def test_a_weight_of_zero_leaves_a_member_out() -> None:
         ({**models()["bo"], "x": np.zeros(1)}, "the model does not have 'x'"),
         ({**models()["bo"], "b": np.zeros(6)}, "'b' has the shape [6], not [5]"),
         ({**models()["bo"], "b": np.full(5, np.nan)}, "'b' has a value that is NaN or infinite"),
+        ({**models()["bo"], "w": np.full((4, 3), 1e300)}, "NaN or infinite in float32"),
+        ({**models()["bo"], "steps": np.array(1e300)}, "out of range in int64"),
+        ({**models()["bo"], "steps": np.array(2.0**63)}, "out of range in int64"),
+        ({**models()["bo"], "steps": np.array(2**63, np.uint64)}, "out of range in int64"),
+        ({**models()["bo"], "steps": np.array(np.nan)}, "out of range in int64"),
         ({**models()["bo"], "b": np.array(["a"] * 5)}, "'b' is of <U1, not of numbers"),
     ],
 )
@@ -80,6 +85,21 @@ def test_models_that_do_not_fit_have_a_reason(wrong: Model, why: str) -> None:
     found = misfits({**models(), "bo": wrong}, models()["ada"])
     assert {"bo"} == found.keys()
     assert why in found["bo"]
+
+
+def test_means_have_the_types_of_the_model_sent() -> None:
+    """Members of wider, narrower or other types count, and change no type of their cluster."""
+    sent, like = models(), models()["ada"]
+    sent["bo"] = {name: values.astype(np.float64) for name, values in sent["bo"].items()}
+    sent["cy"] = {name: values.astype(np.float16) for name, values in sent["cy"].items()}
+    assert {} == misfits(sent, like)
+    found = mean_model(sent, WEIGHTS, like=like)
+    for name, values in found.items():
+        assert like[name].dtype == values.dtype
+        each = [sent[member][name].astype(np.float64) for member in NAMES]
+        mean = np.average(each, axis=0, weights=[WEIGHTS[member] for member in NAMES])
+        expected = np.rint(mean) if name == "steps" else mean
+        np.testing.assert_allclose(values, expected, rtol=1e-6)
 
 
 def test_most_members_do_not_decide_the_layout() -> None:

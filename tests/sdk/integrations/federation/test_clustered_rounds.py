@@ -217,6 +217,7 @@ LIES: dict[str, dict[str, Any]] = {
     "no array": {"arrays": {}},
     "texts": {"arrays": {**initial(), "b": np.array(["a"] * 20)}},
     "NaN": {"arrays": {**initial(), "b": np.full(20, np.nan, np.float32)}},
+    "infinite in the model's type": {"arrays": {**initial(), "b": np.full(20, 1e300)}},
     "no examples": {"examples": 0},
     "fewer than none": {"examples": -4},
     "infinitely many": {"examples": float("inf")},

@@ -176,8 +176,8 @@ def _not_finite(message: Message) -> Message:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (_without_a_layer, "its arrays are of another layout: ['2.bias']"),
-        (_not_finite, "its array '0.bias' is not finite"),
+        (_without_a_layer, "its arrays are of another layout: the model has '2.bias'"),
+        (_not_finite, "its array '0.bias' has a value that is NaN or infinite"),
         (lambda m: reply(m, received(m), {"num-examples": -5}), "its examples are -5"),
         (lambda m: reply(m, received(m), {"num-examples": 2.5}), "its examples are 2.5"),
         (lambda m: reply(m, received(m), {"examples": 3}), "its examples are None"),

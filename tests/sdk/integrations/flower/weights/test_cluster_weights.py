@@ -72,6 +72,15 @@ def _drop(arrays: ArrayRecord, _: MetricRecord) -> None:
     del arrays["0.bias"]
 
 
+def _overflow(arrays: ArrayRecord, _: MetricRecord) -> None:
+    arrays["0.bias"] = Array(np.full(24, 1e300))
+
+
+def _widen(arrays: ArrayRecord, _: MetricRecord) -> None:
+    for name, each in list(arrays.items()):
+        arrays[name] = Array(each.numpy().astype(np.float64))
+
+
 def _lie(_: ArrayRecord, metrics: MetricRecord) -> None:
     metrics["num-examples"] = 1e300
 
@@ -85,6 +94,7 @@ def _add_metric(_: ArrayRecord, metrics: MetricRecord) -> None:
     [
         (_set_nan, "NaN"),
         (_drop, "the model has '0.bias'"),
+        (_overflow, "NaN or infinite in float32"),
         (_lie, "more than 2^53"),
         (_add_metric, "metrics differ"),
     ],
@@ -117,6 +127,21 @@ def test_most_clients_do_not_decide_the_layout() -> None:
     for node in (5, 6):
         own = strategy.cluster_arrays[strategy.cluster_of(node) or 0]
         assert np.array_equal(alone[node], values(own))
+
+
+def test_a_wider_type_changes_no_bit() -> None:
+    """One that sends float64 counts, and its kin's model and that of all keep the types sent."""
+    strategy, expected = run(*ODD, *EVEN, spoil=_widen), run(*ODD, *EVEN)
+    assert strategy.clusters is not None
+    assert not strategy.clusters.weighted_down
+    assert strategy.cluster_arrays.keys() == expected.cluster_arrays.keys()
+    for cluster, arrays in expected.cluster_arrays.items():
+        assert_equal(arrays, strategy.cluster_arrays[cluster])
+    for name, array in expected.result.arrays.items():
+        assert array.dtype == strategy.result.arrays[name].dtype
+        np.testing.assert_allclose(
+            strategy.result.arrays[name].numpy(), array.numpy(), rtol=1e-5, atol=1e-7
+        )
 
 
 def assert_equal(expected: ArrayRecord, found: ArrayRecord) -> None:
