@@ -30,7 +30,7 @@ def run(workspace: Path) -> Path:
 
     job = FedJob(name=workspace.name, min_clients=len(CLINICS))
     job.set_app_packages(["modelkin"])  # it is installed at each site, and not sent along
-    job.to_server(ClusteredFedAvg(num_rounds=5, initial="initial.safetensors"))
+    job.to_server(ClusteredFedAvg(num_rounds=5, initial="initial.safetensors", timeout=600))
     job.to_clients(ScriptRunner(script=str(HERE / "client.py")))
     job.add_file_to_clients(str(DATA), dest_dir=DATA.name)
     with TemporaryDirectory() as folder:

@@ -54,7 +54,8 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
 
     After each round the run's folder on the server has ``modelkin/``: a safetensors file for each
     cluster, ``all.safetensors``, ``rounds.json`` with who was in which cluster, and what
-    ``before`` needs. A site that fails or is silent ends no run.
+    ``before`` needs. A site that fails ends no run, nor
+    does one that is silent, where ``timeout`` is given.
 
     Args:
         num_rounds: the number of rounds.
@@ -78,7 +79,8 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         min_members: a mean of fewer sites is not taken; None for 3 where a learngene is shared, and
             else for 1.
         num_clients: how many sites train in a round, drawn by chance; None for all.
-        timeout: seconds to wait for a round's models, 0 for ever.
+        timeout: seconds to wait for a round's models. With 0 a site that hangs stops the run, since
+            NVFlare notices only those that are gone.
         patience: with ``by="data"``, seconds to wait for subspaces.
         persistor_id: the id of the job's persistor, if it has one.
 

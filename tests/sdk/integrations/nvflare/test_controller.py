@@ -225,6 +225,22 @@ def test_a_site_that_does_not_fit_is_left_out(folder: Path, oddity: str, tmp_pat
     assert found[0] == found[1]
 
 
+def test_a_round_waits_for_its_timeout(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine gets it with each training message; a question has ``patience`` for its own."""
+    waits, send = list[int](), LocalSites.send_model
+
+    def noted(self: LocalSites, **named: Any) -> None:
+        waits.append(named["timeout"])
+        send(self, **named)
+
+    monkeypatch.setattr(LocalSites, "send_model", noted)
+    rules: dict[str, Any] = {"by": "data", "timeout": 600, "patience": 7}
+    LocalSites(
+        described(*NAMES), folder, num_rounds=1, initial="initial.safetensors", **rules
+    ).run()
+    assert {7, 600} == set(waits)
+
+
 @pytest.mark.parametrize("odd", [float("nan"), True, "high", [1.0]])
 def test_an_odd_metric_ends_no_run(folder: Path, odd: Any) -> None:
     """Its site counts; what all have sent as numbers has a mean."""
