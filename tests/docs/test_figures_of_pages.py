@@ -119,15 +119,47 @@ def test_attacks_have_what_was_measured() -> None:
 
 
 def test_who_is_left_out_and_missed_is_what_was_measured() -> None:
-    """Honest clients and attackers in percent, and the loss by flipped labels in groups."""
+    """Honest clients in percent, shares of attackers, and the loss by flipped labels in groups."""
     page = (DOCS / "federation.md").read_text().partition("## Clients that attack")[2]
-    said = re.findall(r"(?:left out|and|missed) ([\d.]+)%", page.partition("\n## ")[0])
+    page = " ".join(page.partition("\n## ")[0].split())
+    said = re.findall(r"(?:left out|and) ([\d.]+)% ", page)
     benchmark = (DOCS / "benchmarks" / "federation.md").read_text()
     _, _, section = benchmark.partition("| attack | IID, honest |")
     rows = {own[0]: own for own in map(cells, section.splitlines()[:8])}
     flipped, turned = rows["labels flipped"], rows["signs turned"]
     assert turned[3] == rows["noise, times 10"][3]
-    shares = (turned[3], flipped[3], flipped[4], flipped[6])
-    assert said == [f"{100 * float(share.split()[0]):.2g}" for share in shares]
+    assert said == [f"{100 * float(share.split()[0]):.2g}" for share in (turned[3], flipped[3])]
+    assert f"a share of {flipped[4]}, and in groups {flipped[6]}, where" in page
     (lost,) = re.findall(r"\| -(\S+ ± \S+) \| ≥ −0.03 \| \*\*no\*\* \|", benchmark)
     assert f"the honest lost {lost}." in page
+
+
+def test_kin_and_multi_krum_compare_as_was_measured() -> None:
+    """In how many cells of the three splits one is ahead beyond the interval, and where by much."""
+    page = (DOCS / "federation.md").read_text().partition("## Clients that attack")[2]
+    benchmark = (DOCS / "benchmarks" / "federation.md").read_text()
+    tables = benchmark.split("| attack by 4 of 20 |")[1:]
+    rows = [own for table in tables for own in map(cells, table.splitlines()[2:8])]
+    ends = [[float(each) for each in own[6].split(" ± ")] for own in rows]
+    found = [(own[0], less, by) for own, (less, by) in zip(rows, ends, strict=True)]
+    ahead = [(attack, less) for attack, less, by in found if less + by < 0]
+    assert f"In {len(ahead)} of {len(found)} cells of [three" in page
+    assert [] == [attack for attack, less, by in found if less - by > 0]
+    assert ["signs turned", "small changes"] == [attack for attack, less in ahead if less < -0.03]
+    for _, median, trimmed in (own[2:5] for own in rows[12:] if own[0] != "labels flipped"):
+        assert min(float(each.split()[0]) for each in (median, trimmed)) > -0.03
+
+
+def test_what_slow_clients_lose_is_what_was_measured() -> None:
+    """Both losses that were expected to be smaller, and accuracies in the slow ones' cluster."""
+    page = (DOCS / "federation.md").read_text().partition("## Slow clients")[2]
+    page = " ".join(page.partition("\n## ")[0].split())
+    benchmark = (DOCS / "benchmarks" / "federation.md").read_text()
+    losses = re.findall(r"\| -(\S+ ± \S+) \| above -0.05 \| \*\*no\*\* \|", benchmark)
+    assert f"they lost {' and '.join(losses)}." in page
+    _, _, section = benchmark.partition("Clients: images turned, a model for each cluster:")
+    rows = {own[0]: own for own in map(cells, section.splitlines()[2:10])}
+    without, waiting = rows["steps of 2, rate 0.5"], rows["rounds that wait"]
+    slow = [own[4].split()[0] for own in (without, waiting)]
+    assert f"they have {slow[0]} without rounds and {slow[1]} with" in page
+    assert f"{without[5]} and {waiting[5]}." in page
