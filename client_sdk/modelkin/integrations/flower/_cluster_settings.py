@@ -75,6 +75,7 @@ def check_robust(
 
 
 def check_per_cluster(
+    strategy: Strategy,
     by: str,
     sharded: ShardedStrategy | None,
     forget_after: int | None,
@@ -86,6 +87,12 @@ def check_per_cluster(
     if both and not per_cluster:
         raise InvalidParameter(
             "both is for per_cluster: without it there is one model", field="both"
+        )
+    if both and isinstance(strategy, AdapterStrategy):
+        raise InvalidParameter(
+            "both cannot be combined with an AdapterStrategy: a mean of two adapters' factors is "
+            "not that of their differences",
+            field="both",
         )
     if forget_after is not None and (by == "data" or not per_cluster):
         raise InvalidParameter(

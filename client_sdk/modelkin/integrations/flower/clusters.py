@@ -155,7 +155,7 @@ class ClusteredStrategy(Strategy):
         sharded = sharded_inside(strategy)
         check_weights(weights, by, sharded)
         limits = check_robust(robust, strategy, sharded, both=both)
-        check_per_cluster(by, sharded, forget_after, per_cluster=per_cluster, both=both)
+        check_per_cluster(strategy, by, sharded, forget_after, per_cluster=per_cluster, both=both)
         self._inner = strategy
         self._on_clusters, self._per_cluster, self._model = on_clusters, per_cluster, model
         self._uploader: RoundUploader | None = None

@@ -12,6 +12,7 @@ from typing import Final
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 
+from modelkin.core.adapters import has_factors
 from modelkin.errors import InvalidParameter
 from modelkin.federation.mixing import Mixing, Tensors
 from modelkin.integrations.flower._arrays import only
@@ -82,6 +83,12 @@ class MixMod:
     def _mix(self, content: RecordDict, common: ArrayRecord, ctxt: Context) -> float:
         """Put one model in the place of the cluster's; return the cluster's share."""
         name, cluster = only(content.array_records)
+        if has_factors(cluster):
+            raise InvalidParameter(
+                "MixMod cannot mix adapters: a mean of their factors is not that of their "
+                "differences",
+                field="arrays",
+            )
         loss = None if self._loss is None else partial(self._loss_of, context=ctxt)
         found = self._mixing.model(values_by_name(cluster), values_by_name(common), loss)
         content[name] = _record(found.tensors)

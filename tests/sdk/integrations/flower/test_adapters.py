@@ -14,10 +14,11 @@ from flwr.clientapp import ClientApp
 from numpy.testing import assert_allclose
 
 from modelkin import Layout, Support
-from modelkin.errors import InvalidInput
+from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.federation.adapters import mean_of_rank, read_adapter, stacked_mean
 from modelkin.integrations.federation.messages import SupportMessage
-from modelkin.integrations.flower import AdapterMod, AdapterStrategy, ClusteredStrategy
+from modelkin.integrations.flower import AdapterMod, AdapterStrategy, ClusteredStrategy, MixMod
+from modelkin.integrations.flower.mixing import COMMON
 from tests.sdk.adapters.folders import factors, random_factors
 from tests.sdk.integrations.flower.federation import LocalGrid
 
@@ -299,6 +300,29 @@ def test_clusters_have_adapters_of_their_own() -> None:
             best = mean_of_rank(own, weights, rank=clients[node].rank).adapter
             expected = {name: each.product() for name, each in best.items()}
             assert_same(expected, products(clients[node].seen[-1], config(clients[node].rank)))
+
+
+def test_two_adapters_are_never_mixed() -> None:
+    """Half of two products is not the product of half their factors: the server refuses at once."""
+    with pytest.raises(InvalidParameter, match="both cannot be combined with an AdapterStrategy"):
+        ClusteredStrategy(AdapterStrategy(config(8)), per_cluster=True, both=True)
+
+
+def test_a_client_mixes_no_adapters() -> None:
+    """Nor does a mod, where a server sends two: its client fails by name, and others count."""
+
+    def send_two(message: Message, context: Context, call_next: Any) -> Message:
+        message.content[COMMON] = message.content["arrays"]
+        answer: Message = call_next(message, context)
+        return answer
+
+    clients, strategy = clients_of(), AdapterStrategy(config(8), fraction_evaluate=0.0)
+    mods = {1: [send_two, MixMod(0.5)], 2: [], 3: []}
+    grid = LocalGrid({node: client.app(*mods[node]) for node, client in clients.items()})
+    strategy.start(grid=grid, initial_arrays=first(), num_rounds=1)
+    assert {1} == strategy.left_out.keys()
+    assert "MixMod cannot mix adapters" in strategy.left_out[1]
+    assert not clients[1].seen
 
 
 @pytest.mark.parametrize("named", [False, True])
