@@ -111,9 +111,20 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         persistor_id: str = "persistor",
     ) -> None:
         super().__init__(persistor_id=persistor_id, ignore_result_error=True)
-        for name, value in (("num_rounds", num_rounds), ("patience", patience)):
-            if type(value) is not int or value < 1:
-                raise InvalidParameter(f"{name} must be 1 or more, not {value!r}", field=name)
+        numbers = (
+            ("num_rounds", num_rounds, 1),
+            ("patience", patience, 1),
+            ("timeout", timeout, 0),
+            ("num_clients", 1 if num_clients is None else num_clients, 1),
+        )
+        for name, value, least in numbers:
+            if type(value) is not int or value < least:
+                raise InvalidParameter(f"{name} must be {least} or more, not {value!r}", field=name)
+        if initial and before:
+            raise InvalidParameter(
+                "initial= cannot be combined with before=, which has the models to go on from",
+                field="initial",
+            )
         # NVFlare writes a job's configuration from attributes that are called like arguments.
         self._num_rounds, self._initial, self._before = num_rounds, initial, before
         self._by, self._weights, self._separation = by, weights, separation

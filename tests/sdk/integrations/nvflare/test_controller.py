@@ -348,6 +348,11 @@ def test_a_site_that_says_nothing_of_its_data_is_in_no_cluster(folder: Path) -> 
     [
         {"num_rounds": 0},
         {"patience": 0},
+        {"timeout": -1},
+        {"timeout": None},
+        {"num_clients": 0},
+        {"num_clients": "3"},
+        {"initial": "initial.safetensors", "before": "modelkin"},
         {"by": "names"},
         {"weights": "size"},
         {"separation": 2.0},
