@@ -12,6 +12,8 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 
 from modelkin.errors import InvalidParameter
+from modelkin.integrations.federation.cluster_means import Model
+from modelkin.integrations.federation.shards import vectors
 
 __all__ = ["add_update", "average", "check_arrays", "difference", "num_values", "only", "put_back"]
 
@@ -30,13 +32,7 @@ def check_arrays(arrays: ArrayRecord) -> None:
         InvalidParameter: an array holds neither floating-point nor whole numbers, or there is no
             value.
     """
-    for name, array in arrays.items():
-        if np.dtype(array.dtype).kind not in "fiu":
-            raise InvalidParameter(
-                f"array {name!r} is of {array.dtype}: only floating-point and whole numbers are "
-                f"averaged",
-                field="arrays",
-            )
+    vectors.check_kinds({name: np.dtype(array.dtype) for name, array in arrays.items()})
     if num_values(arrays) < 1:
         raise InvalidParameter("the model has no values", field="arrays")
 
@@ -47,25 +43,7 @@ def difference(local: ArrayRecord, received: ArrayRecord) -> Floats:
     Raises:
         InvalidParameter: names or shapes differ, or an array is not of numbers.
     """
-    if set(local) != set(received):
-        odd = sorted(set(local) ^ set(received))
-        raise InvalidParameter(f"its arrays are of another layout: {odd[:3]}", field="arrays")
-    update, at = np.empty(num_values(received), np.float32), 0
-    for name, before in received.items():
-        if tuple(local[name].shape) != tuple(before.shape):
-            raise InvalidParameter(
-                f"its array {name!r} has shape {tuple(local[name].shape)}, not "
-                f"{tuple(before.shape)}",
-                field="arrays",
-            )
-        new, old = values_of(local[name]), values_of(before)
-        if new.dtype.kind not in "fiu":
-            raise InvalidParameter(f"its array {name!r} is of {new.dtype}", field="arrays")
-        step = update[at : at + new.size].reshape(new.shape)
-        wide = np.float32 if new.dtype == old.dtype == np.float32 else np.float64
-        np.subtract(new, old, out=step, dtype=wide, casting="unsafe")
-        at += new.size
-    return update
+    return vectors.difference(_model(local), _model(received))
 
 
 def values_of(array: Array) -> npt.NDArray[Any]:
@@ -84,27 +62,21 @@ def values_of(array: Array) -> npt.NDArray[Any]:
 
 def add_update(arrays: ArrayRecord, update: Floats) -> ArrayRecord:
     """Add an update to arrays; arrays of whole numbers are rounded."""
-    found, at = dict[str, Array](), 0
-    for name, array in arrays.items():
-        old = values_of(array)
-        step = update[at : at + old.size].reshape(old.shape)
-        found[name] = Array(_like(old.astype(np.float64) + step, old))
-        at += old.size
-    return ArrayRecord(found)
+    found = vectors.add_update(_model(arrays), update)
+    return ArrayRecord({name: Array(values) for name, values in found.items()})
 
 
 def average(records: Sequence[ArrayRecord], weights: Sequence[float]) -> ArrayRecord:
     """The weighted mean of models of one layout, in float64; equal models come back as they are."""
     if all(record is records[0] for record in records):
         return records[0]
-    total, found = float(sum(weights)), dict[str, Array]()
-    for name, first in records[0].items():
-        like = first.numpy()
-        summed = np.zeros(like.shape)
-        for record, weight in zip(records, weights, strict=True):
-            summed += record[name].numpy().astype(np.float64) * (weight / total)
-        found[name] = Array(_like(summed, like))
-    return ArrayRecord(found)
+    found = vectors.average([_model(record) for record in records], weights)
+    return ArrayRecord({name: Array(values) for name, values in found.items()})
+
+
+def _model(arrays: ArrayRecord) -> Model:
+    """The arrays as views, not to be changed."""
+    return {name: values_of(array) for name, array in arrays.items()}
 
 
 def put_back(new: ArrayRecord, old: ArrayRecord, kept: Sequence[npt.NDArray[np.int64]]) -> None:
@@ -116,17 +88,12 @@ def put_back(new: ArrayRecord, old: ArrayRecord, kept: Sequence[npt.NDArray[np.i
         low, high = np.searchsorted(coordinates, [at, at + size])
         if values.dtype != np.dtype(before.dtype) or low < high:
             was = before.numpy()
-            values = np.array(_like(values, was))
+            values = np.array(vectors.like(values, was))
             values.reshape(-1)[coordinates[low:high] - at] = was.reshape(-1)[
                 coordinates[low:high] - at
             ]
             new[name] = Array(values)
         at += size
-
-
-def _like(values: npt.NDArray[Any], old: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    rounded = np.rint(values) if old.dtype.kind in "iu" else values
-    return np.asarray(rounded.astype(old.dtype))
 
 
 def only(records: Mapping[str, ArrayRecord]) -> tuple[str, ArrayRecord]:

@@ -24,12 +24,12 @@ from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.federation.buffer import Arrays
 from modelkin.integrations.federation.buffered_models import BufferedModels, Group, Lent
 from modelkin.integrations.federation.cluster_history import RoundClusters
+from modelkin.integrations.federation.shards.messages import read
 from modelkin.integrations.federation.shards.rounds import check_examples
 from modelkin.integrations.federation.support_clusters import SupportClusters
 from modelkin.integrations.flower import _arrays
 from modelkin.integrations.flower._grids import failure, take_records
 from modelkin.integrations.flower._metrics import odd_metrics
-from modelkin.integrations.flower.shards.records import read
 
 __all__ = ["BufferedRun", "BufferedStep"]
 

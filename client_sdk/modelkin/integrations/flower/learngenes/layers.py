@@ -10,8 +10,8 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 
 from modelkin.errors import InvalidParameter
+from modelkin.integrations.federation.shards.messages import read
 from modelkin.integrations.flower._arrays import values_of
-from modelkin.integrations.flower.shards.records import read
 
 __all__ = ["layout_of", "part_of", "values_by_name"]
 

@@ -7,14 +7,20 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.app import Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.integrations.federation.shards.members import ShardMembers
-from modelkin.integrations.flower.shards.records import RECORD, party_of, read
+from modelkin.integrations.federation.shards.messages import (
+    ShardMessage,
+    opened,
+    party_of,
+    read,
+)
+from modelkin.integrations.flower.shards.records import message_of, record_of
 
-__all__ = ["ShardGrid", "record_of"]
+__all__ = ["ShardGrid", "message_or_reason"]
 
 log = logging.getLogger("modelkin.integrations")
 
@@ -66,15 +72,15 @@ class ShardGrid(Grid):
         nodes = self.present()
         asked = [n for n in nodes if not self._members.has(n) and n not in self.outside]
         if asked and self._joins:
-            record = RecordDict({RECORD: ConfigRecord({"step": "join"})})
+            record = record_of(ShardMessage({"step": "join"}))
             for node, answer in self.exchange(dict.fromkeys(asked, record)).items():
                 self._join(node, answer)
         return [node for node in nodes if not self._members.is_neutral(node)]
 
     def _join(self, node: int, answer: RecordDict | str) -> None:
         try:
-            values = record_of(answer)
-            self._members.join(node, *read("its join", lambda: party_of(node, values)))
+            values = opened(message_or_reason(answer)).values
+            self._members.join(node, *read("its join", lambda: party_of(str(node), values)))
         except InvalidInput as error:
             self.outside[node] = str(error)
             log.warning("node %d does not average in shards: %s", node, error)
@@ -124,17 +130,9 @@ def _reason(reply: Message) -> str:
     return f"its app failed: {reply.error.reason}" if reply.has_error() else "an empty answer"
 
 
-def record_of(answer: RecordDict | str) -> Mapping[str, Any]:
-    """The record of shards in an answer.
-
-    Raises:
-        InvalidInput: the answer has no such record, or the node refused.
-    """
+def message_or_reason(answer: RecordDict | str) -> ShardMessage | str:
+    """A node's message, or the reason why there is none."""
     if isinstance(answer, str):
-        raise InvalidInput(answer)
-    record = answer.config_records.get(RECORD)
-    if record is None:
-        raise InvalidInput(_NO_MOD)
-    if "refused" in record:
-        raise InvalidInput(str(record["refused"]))
-    return record
+        return answer
+    message = message_of(answer)
+    return _NO_MOD if message is None else message

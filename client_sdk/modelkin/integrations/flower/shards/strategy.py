@@ -220,32 +220,13 @@ class ShardedStrategy(Strategy):
             return None, None, {}
         leader.take(self._sampled, replies)
         self.refused = {}
-        self._skip(server_round, leader, clusters)
+        self._skipped = leader.too_few(server_round, clusters)
         done = self._average(leader, clusters, {**self._sampled, **received})
         for part in done:
             self._report(server_round, leader, part, is_last=part is done[-1])
         models = {part.cluster: part.model for part in done if part.model is not None}
         arrays, metrics = self._aggregate(server_round, leader, replies, done)
         return arrays, metrics, {c: model for c, model in models.items() if c is not None}
-
-    def _skip(
-        self, server_round: int, leader: ShardLeader, clusters: Mapping[int, Sequence[int]]
-    ) -> None:
-        """Note and log the clusters with too few replies to average alone."""
-        trained = {leader.node(place) for place in leader.trained}
-        counts = {cluster: len(trained.intersection(nodes)) for cluster, nodes in clusters.items()}
-        self._skipped = {
-            cluster: f"{count} of its clients replied, and min_members is {self.min_members}"
-            for cluster, count in sorted(counts.items())
-            if count < self.min_members
-        }
-        for cluster, why in self._skipped.items():
-            log.warning(
-                "round %d: cluster %d is not averaged: %s (sample more of its clients)",
-                server_round,
-                cluster,
-                why,
-            )
 
     def _average(
         self,
@@ -254,25 +235,11 @@ class ShardedStrategy(Strategy):
         received: Mapping[int, ArrayRecord],
     ) -> list[_Part]:
         """Average each large enough cluster, and all other members together."""
-        assert self._members is not None
-        left, found = dict(leader.trained), list[_Part]()
-        groups: list[tuple[int | None, set[int]]] = []
-        for cluster, nodes in clusters.items():
-            places = {place for place in left if leader.node(place) in nodes}
-            if cluster not in self._skipped:
-                groups.append((cluster, places))
-        others = set(left).difference(*(places for _, places in groups))
-        if others or not groups:
-            groups.append((None, others))
-        total = self._members.weigh({place: t.examples for place, t in left.items()})
-        for group, places in groups:
-            trained = {place: left[place] for place in sorted(places)}
-            current = ShardRound(leader.roster, leader.number, trained, total)
-            leader.lead(current)
-            part = _Part(group, current)
-            update = current.update
+        found = list[_Part]()
+        for cluster, current in leader.lead_groups(clusters, self._skipped):
+            part, update = _Part(cluster, current), current.update
             if update is not None:
-                weights = [left[place].examples for place in current.members]
+                weights = [leader.trained[place].examples for place in current.members]
                 bases = [received[leader.node(place)] for place in current.members]
                 part.model = _arrays.add_update(_arrays.average(bases, weights), update)
                 part.examples = sum(weights)
