@@ -2,8 +2,9 @@
 
 ``python -m tests.soak.federations.nvflare_simulator`` (``make nvflare``) makes an environment over
 the packages of this one, which has no NVFlare. Where it cannot be had, one line says so, and the
-exit code is 0, or 1 with ``--only-make``. It runs ``examples/nvflare``, and a federation of two
-kinds of sites, of which one sends another layout in the second round and one dies in the third.
+exit code is 0, or 1 with ``--only-make``. It runs ``examples/nvflare``, a federation of two kinds
+of sites, of which one sends another layout in the second round and one dies in the third, and one
+that averages in shards.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ import venv
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from safetensors.numpy import load_file
+
 ROOT: Final = Path(__file__).resolve().parents[3]
 NVFLARE: Final = "nvflare==2.9.0"
 HOME: Final = Path(os.environ.get("NVFLARE_HOME", Path(sys.prefix) / "nvflare"))
@@ -27,6 +31,7 @@ HOME: Final = Path(os.environ.get("NVFLARE_HOME", Path(sys.prefix) / "nvflare"))
 
 SITES: Final = tuple(f"site-{node}" for node in range(1, 9))
 _END_S: Final = 900.0
+_EXACT: Final = 1e-7
 _RUN: Final = Path("server") / "simulate_job" / "modelkin"
 
 _JOB: Final = """
@@ -45,6 +50,26 @@ job.to_server(ClusteredFedAvg(num_rounds=3, initial="initial.safetensors"))
 job.add_file_to_server(folder + "/initial.safetensors", app_folder_type="config")
 job.to_clients(ScriptRunner(script=script))
 sys.exit(job.simulator_run(folder + "/two-kinds", clients=sites, log_config="concise"))
+"""
+
+_SHARDS: Final = """
+import sys
+from nvflare.job_config.api import FedJob
+from nvflare.job_config.script_runner import ScriptRunner
+from safetensors.torch import save_file
+from modelkin.integrations.nvflare import ClusteredFedAvg
+from tests.support.federations.two_kinds import mlp
+
+script, folder, sites = sys.argv[1], sys.argv[2], sys.argv[3].split(",")
+save_file(mlp().state_dict(), folder + "/initial.safetensors")
+job = FedJob(name="shards", min_clients=len(sites))
+job.set_app_packages(["modelkin", "tests"])
+job.to_server(
+    ClusteredFedAvg(num_rounds=2, initial="initial.safetensors", shards={"aggregators": 3})
+)
+job.add_file_to_server(folder + "/initial.safetensors", app_folder_type="config")
+job.to_clients(ScriptRunner(script=script, script_args=folder))
+sys.exit(job.simulator_run(folder + "/shards", clients=sites, log_config="concise"))
 """
 
 
@@ -112,6 +137,39 @@ def two_kinds(home: Path, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
     return models, json.loads((models / "rounds.json").read_text())
 
 
+def shards(home: Path, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """Two rounds of eight sites whose models nobody sees; the folder of models, and the reports.
+
+    Each site leaves what it trained in the folder as well, ``ROUND-SITE.safetensors``.
+    """
+    script = ROOT / "tests" / "sdk" / "integrations" / "nvflare" / "shards_script.py"
+    run(home, "-c", _SHARDS, str(script), str(folder), ",".join(SITES))
+    models = folder / "shards" / _RUN
+    return models, json.loads((models / "rounds.json").read_text())
+
+
+def check_shards(models: Path, reports: list[dict[str, Any]], folder: Path) -> str:
+    """How far the models of clusters are from the float64 means of their sites' models.
+
+    Raises:
+        SystemExit: more than 1e-7, or other sites are in a cluster.
+    """
+    groups = {str(part["cluster"]): part["members"] for part in reports[-1]["shards"]}
+    if sorted(groups.values()) != [sorted(SITES[::2]), sorted(SITES[1::2])]:
+        raise SystemExit(f"sites are in other averages: {reports}")
+    worst = 0.0
+    for cluster, members in groups.items():
+        sent = [load_file(folder / f"{len(reports)}-{name}.safetensors") for name in members]
+        sizes = [10 + int(name.removeprefix("site-")) for name in members]
+        for name, values in load_file(models / f"cluster-{cluster}.safetensors").items():
+            every = [np.asarray(each[name], np.float64) for each in sent]
+            mean = np.average(every, axis=0, weights=sizes)
+            worst = max(worst, float(np.max(np.abs(values - mean) / np.maximum(1, np.abs(mean)))))
+    if worst > _EXACT:
+        raise SystemExit(f"models differ from their float64 means by {worst:.1e}")
+    return f"models differ from their float64 means by {worst:.1e}"
+
+
 def check(reports: list[dict[str, Any]]) -> list[str]:
     """A line for each round.
 
@@ -146,6 +204,9 @@ def main() -> int:
         began = time.monotonic()
         print("\n".join(check(two_kinds(given.environment, Path(folder))[1])))
         print(f"two kinds of sites, of which two fail: {time.monotonic() - began:.0f} s")
+        began = time.monotonic()
+        print(check_shards(*shards(given.environment, Path(folder)), Path(folder)))
+        print(f"averages in shards: {time.monotonic() - began:.0f} s")
     return 0
 
 

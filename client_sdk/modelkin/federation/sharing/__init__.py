@@ -1,9 +1,9 @@
 """Averages of models of which no party sees one: the protocol, without a transport.
 
 Each member cuts its update into shards and seals shard a to aggregator a, who averages it; joined,
-the results are the average of all. Concealed, an aggregator sees sums alone. Flower, a group of
-processes and the hub carry it; other transports build on this. docs/sharing.md says
-who learns what.
+the results are the average of all. Concealed, an aggregator sees sums alone. Flower, NVFlare, a
+group of processes and the hub carry it; other transports build on this. docs/sharing.md says who
+learns what.
 
 Source: ERIS, "Enhancing privacy and communication efficiency in serverless federated learning".
 """

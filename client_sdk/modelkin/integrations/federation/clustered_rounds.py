@@ -7,7 +7,7 @@ numbers that the engine gives to its clients, and keeps.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -35,9 +35,10 @@ from modelkin.integrations.federation.node_weights import (
     node_weights,
     weigh_clusters,
 )
+from modelkin.integrations.federation.shards import vectors
 from modelkin.integrations.federation.support_clusters import SupportClusters
 
-__all__ = ["ClusterRules", "ClusteredRounds", "Reply"]
+__all__ = ["ClusterRules", "ClusteredRounds", "Reply", "Summed", "SummedMeans"]
 
 log = logging.getLogger("modelkin.integrations")
 
@@ -108,6 +109,25 @@ class Reply:
     examples: object = 1
     support: Mapping[str, Any] | None = None
     metrics: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SummedMeans:
+    """Means that clients made without a party that sees their models.
+
+    Attributes:
+        models: the mean of each cluster that was averaged alone, and under None that of others.
+        examples: the examples of each client that counts, by the same groups.
+        left_out: the reasons why other clients do not count.
+    """
+
+    models: Mapping[int | None, Model]
+    examples: Mapping[int | None, Mapping[int, int]]
+    left_out: Mapping[int, str]
+
+
+Summed = Callable[[Mapping[int, Sequence[int]]], SummedMeans]
+"""Makes means of the clients of each cluster."""
 
 
 class ClusteredRounds:
@@ -210,23 +230,63 @@ class ClusteredRounds:
             The clusters, with the share of each client in its cluster's mean, and the reasons why
             some count less or not at all; None if no client can be placed.
         """
+        members = self._cluster(server_round, replies)
+        return self._note(server_round, replies, self._average(replies, members))
+
+    def finish_summed(
+        self, server_round: int, replies: Mapping[int, Reply], summed: Summed
+    ) -> RoundClusters | None:
+        """Cluster the clients whose models no party sees, and take the means that they made.
+
+        Args:
+            server_round: the round's number.
+            replies: the answer of each client that gave one, without a model.
+            summed: makes the means, of the clients of each cluster.
+
+        Returns:
+            As :meth:`finish`.
+        """
+        means = summed(self._cluster(server_round, replies))
+        self._take({c: model for c, model in means.models.items() if c is not None})
+        if means.models:
+            sizes = [float(sum(means.examples[group].values())) for group in means.models]
+            self.arrays = vectors.average([*means.models.values()], sizes)
+        shares, everyone = dict[int, float](), dict[int, float]()
+        self.metrics = {}
+        for group, counted in means.examples.items():
+            own = {node: float(size) for node, size in counted.items()}
+            everyone |= own
+            if group is not None:
+                self.metrics[group] = mean_metrics({n: replies[n].metrics for n in own}, own)
+                shares |= {node: size / sum(own.values()) for node, size in own.items()}
+        self.metrics[None] = mean_metrics({n: replies[n].metrics for n in everyone}, everyone)
+        return self._note(server_round, replies, Weights(shares, means.left_out))
+
+    def _cluster(
+        self, server_round: int, replies: Mapping[int, Reply]
+    ) -> dict[int, tuple[int, ...]]:
+        """Cluster the clients; return those of each cluster whose answers count in its mean."""
         if self.data is None:
             messages, unread = self.supports.read({n: r.support for n, r in replies.items()})
             self.clusters, self._contents = self.supports.update(
                 server_round, messages, unread, self.clusters
             )
-        found = self.clusters
-        members: dict[int, tuple[int, ...]] = {}
-        if found is not None:
-            members = self.supports.first.members(found.members, replies, self.cluster_arrays)
-        weights = self._average(replies, members)
+        if self.clusters is None:
+            return {}
+        first = self.supports.first
+        return first.members(self.clusters.members, replies, self.cluster_arrays)
+
+    def _note(
+        self, server_round: int, replies: Mapping[int, Reply], weights: Weights[int]
+    ) -> RoundClusters | None:
+        """Log who counts less, and note it with the clusters."""
         for node, why in sorted(weights.down.items()):
             log.warning(
                 "round %d: the model of client %s: %s", server_round, self.names.of(node), why
             )
-        if found is not None:
+        if self.clusters is not None:
             self.clusters = replace(
-                found,
+                self.clusters,
                 names=dict(self.names.names),
                 tags=dict(self.names.tags),
                 replied=tuple(sorted(replies)),
@@ -234,6 +294,12 @@ class ClusteredRounds:
                 weighted_down=weights.down,
             )
         return self.clusters
+
+    def _take(self, means: Mapping[int, Model]) -> None:
+        """Take the models of clusters, and forget those of clusters that are gone."""
+        self.cluster_arrays.update(means)
+        for gone in self.cluster_arrays.keys() - self.history.clusters:
+            del self.cluster_arrays[gone]
 
     def _average(
         self, replies: Mapping[int, Reply], members: Mapping[int, tuple[int, ...]]
@@ -257,11 +323,7 @@ class ClusteredRounds:
             if sum(shares.values.get(node, 0.0) > 0 for node in nodes) >= least
         }
         mean = partial(mean_model, like=self.arrays)
-        self.cluster_arrays.update(
-            cluster_means(known.models, enough, shares.values, self.names.of, mean)
-        )
-        for gone in self.cluster_arrays.keys() - self.history.clusters:
-            del self.cluster_arrays[gone]
+        self._take(cluster_means(known.models, enough, shares.values, self.names.of, mean))
         counted = {node: share for node, share in everyone.shares.items() if share > 0}
         if len(counted) >= least:
             whole = {node: everyone.values[node] for node in counted}

@@ -7,19 +7,28 @@ server that must not learn that must get neither. See docs/nvflare.md.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from nvflare import client as flare
+from nvflare.apis.fl_constant import FLMetaKey
 
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.integrations.federation.client_names import check_client_tags
 from modelkin.integrations.federation.data_clusters import ASK
 from modelkin.integrations.federation.messages import SupportMessage
+from modelkin.integrations.federation.shards import vectors
+from modelkin.integrations.federation.shards.client import Seat, ShardClient
+from modelkin.integrations.federation.shards.client_state import MemoryState
+from modelkin.integrations.federation.shards.messages import ShardMessage
+from modelkin.integrations.federation.shards.rounds import check_examples
 from modelkin.integrations.federation.support_maker import SupportMaker
 from modelkin.integrations.nvflare._messages import META, asks_for_subspace, said
+from modelkin.integrations.nvflare._shards import packed, unpacked
 
 __all__ = ["ClusterClient"]
 
@@ -57,6 +66,8 @@ class ClusterClient:
             the site is in no cluster, and the server's log says why.
         private: shell patterns of names of arrays that never leave, whatever the server asks for.
         tags: tags that the server learns.
+        shards: what the site demands of averages in shards, for ``ClusteredFedAvg(shards=...)``.
+            No array then leaves the site in the clear, whatever the server asks for.
 
     Raises:
         InvalidInput: an argument is out of its range.
@@ -74,11 +85,17 @@ class ClusterClient:
         subspace: Callable[[], Subspace] | None = None,
         private: Sequence[str] = (),
         tags: Sequence[str] = (),
+        shards: ShardClient | None = None,
     ) -> None:
         if subspace is not None and not callable(subspace):
             raise InvalidParameter(
                 f"give a function that makes a subspace, not {subspace!r}", field="subspace"
             )
+        if shards is not None and not isinstance(shards, ShardClient):
+            raise InvalidParameter(f"give a ShardClient, not {shards!r}", field="shards")
+        self._shards, self._state = shards, MemoryState()
+        self._seat: Seat | None = None
+        self._received: dict[str, npt.NDArray[Any]] = {}
         self._maker = SupportMaker(
             send, coverage=coverage, k_max=k_max, beta=beta, num_perm=num_perm, seed=seed
         )
@@ -92,7 +109,7 @@ class ClusterClient:
     def trainings(self) -> Iterator[flare.FLModel]:
         """The model of each round that this site trains in, until the job ends.
 
-        Questions about the site's data are answered in between.
+        Questions about the site's data and those of averages in shards are answered in between.
         """
         while flare.is_running():
             received = flare.receive()
@@ -100,6 +117,8 @@ class ClusterClient:
                 return
             if asks_for_subspace(received):
                 flare.send(flare.FLModel(params={}, meta={META: self._describe_data()}))
+                continue
+            if not self._is_training(received):
                 continue
             self._shared = frozenset(received.params or {})
             self._k = (said(received) or {}).get("k")
@@ -131,14 +150,65 @@ class ClusterClient:
                 ``meta={"NUM_STEPS_CURRENT_ROUND": n}``; 1 where that is missing. What the site
                 tested the received model by goes in its ``metrics``.
         """
-        model.params = {
+        params = {
             name: values for name, values in (model.params or {}).items() if self._leaves(name)
         }
+        model.params, values = params, dict[str, Any]()
         if self._message is not None:
             values = {**self._message.to_values(), "tags": self._tags}
+        if self._shards is not None:
+            examples = (model.meta or {}).get(FLMetaKey.NUM_STEPS_CURRENT_ROUND, 1)
+            model.params, sealed = {}, self._seal(params, examples)
+            values |= packed(sealed)
+        if values:
             model.meta = {**(model.meta or {}), META: values}
         self._message = None
         flare.send(model)
+
+    def _is_training(self, received: flare.FLModel) -> bool:
+        """Answer a message that asks for no training, or that this site refuses."""
+        try:
+            asked = unpacked(received)
+            if asked is None and self._shards is None:
+                return True
+            if self._shards is None:
+                raise InvalidParameter(
+                    "the server averages in shards: give ClusterClient(shards=ShardClient())",
+                    field="shards",
+                )
+            if asked is None:
+                raise InvalidParameter(
+                    "this site sends no arrays in the clear: the server needs "
+                    "ClusteredFedAvg(shards=...)",
+                    field="shards",
+                )
+            name, step = flare.get_site_name(), asked.values.get("step")
+            if step == "train":
+                self._seat = self._shards.seat(asked.values, name, self._state)
+                self._seat.check_new()
+                params = (received.params or {}).items()
+                self._received = {each: np.array(values) for each, values in params}
+                return True
+            if step == "join":
+                answer = self._shards.join(name, self._state)
+            else:
+                answer = self._shards.answer(asked, name, self._state)
+        except ModelkinError as error:
+            answer = ShardClient.refusal(error, self._state)
+        flare.send(flare.FLModel(params={}, meta={META: packed(answer)}))
+        return False
+
+    def _seal(self, params: Mapping[str, Any], examples: object) -> ShardMessage:
+        """The update of this round in sealed cells, or the reason why there is none."""
+        seat, self._seat = self._seat, None
+        try:
+            if seat is None:
+                raise InvalidParameter("send one model for each training", field="model")
+            trained = {name: np.asarray(values) for name, values in params.items()}
+            update = vectors.difference(trained, self._received)
+            return seat.trained(update, check_examples(examples))
+        except ModelkinError as error:
+            return ShardClient.refusal(error, self._state)
 
     def _leaves(self, name: str) -> bool:
         return name in self._shared and not any(fnmatchcase(name, each) for each in self._private)

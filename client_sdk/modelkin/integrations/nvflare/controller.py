@@ -15,6 +15,7 @@ from nvflare.app_common.workflows.model_controller import ModelController
 from nvflare.client import FLModel, ParamsType
 
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION
+from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.errors import InvalidParameter
 from modelkin.federation.learngenes.aggregate import MIN_MEMBERS
 from modelkin.federation.learngenes.layers import LayerChoice
@@ -27,8 +28,10 @@ from modelkin.integrations.federation.clustered_rounds import (
 )
 from modelkin.integrations.federation.data_clusters import ASK, Answers
 from modelkin.integrations.federation.kin_robust import KinRobust
+from modelkin.integrations.federation.shards import vectors
 from modelkin.integrations.nvflare._files import read_model, read_state, report_of, write_run
 from modelkin.integrations.nvflare._messages import META, said
+from modelkin.integrations.nvflare._shards import SHARDS, SiteShards, make_plan
 
 __all__ = ["ClusteredFedAvg"]
 
@@ -76,12 +79,16 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         k_max: the ``k_max`` of the sites' ``ClusterClient``.
         shared: shell patterns of the names of arrays to share, a learngene: sites keep the others.
             None for the whole model.
-        min_members: a mean of fewer sites is not taken; None for 3 where a learngene is shared, and
-            else for 1.
+        min_members: a mean of fewer sites is not taken; None for 3 where a learngene is shared or
+            means are taken in shards, and else for 1.
         num_clients: how many sites train in a round, drawn by chance; None for all.
+        shards: averages in shards, in which no party sees a site's model: ``{"aggregators": A}``
+            and, where they are not the usual ones, the settings ``conceal``, ``one_in``,
+            ``quantize``, ``rule`` and ``replicas`` of
+            ``modelkin.integrations.flower.ShardedStrategy``.
         timeout: seconds to wait for a round's models. With 0 a site that hangs stops the run, since
             NVFlare notices only those that are gone.
-        patience: with ``by="data"``, seconds to wait for subspaces.
+        patience: seconds to wait for subspaces, and for answers about shards.
         persistor_id: the id of the job's persistor, if it has one.
 
     Raises:
@@ -106,6 +113,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         shared: Sequence[str] | None = None,
         min_members: int | None = None,
         num_clients: int | None = None,
+        shards: Mapping[str, Any] | None = None,
         timeout: int = 0,
         patience: int = 60,
         persistor_id: str = "persistor",
@@ -135,7 +143,10 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         self._shared = None if shared is None else list(shared)
         self._num_clients, self._timeout, self._patience = num_clients, timeout, patience
         self._choice = None if shared is None else LayerChoice(tensors=shared)
+        self._shards = None if shards is None else dict(shards)
         self._rules = self._cluster_rules()
+        self._check_shards()
+        self._averages: SiteShards | None = None
         ClusteredRounds({}, self._rules)  # refuses rules that are out of their range
         self._nodes: dict[str, int] = {}
         self._sent: dict[int, Model] = {}
@@ -159,6 +170,8 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         rounds.begin(server_round, present, lambda new: self._ask(new, present))
         drawn = self.sample_clients(self._num_clients) if self._num_clients else present.values()
         sampled = sorted({self._nodes[name] for name in drawn if name in self._nodes})
+        if self._shards is not None:
+            return self._train_in_shards(rounds, server_round, sampled)
         self._sent = {node: rounds.model_for(node) for node in sampled}
         meta = {} if rounds.k is None else {META: {"k": rounds.k}}
         messages: dict[int, FLModel] = {}
@@ -172,13 +185,71 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
             return False
         replies = {node: self._reply(node, answer) for node, answer in answers.items()}
         rounds.finish(server_round, replies)
-        silent = {node: _SILENT for node in sampled if node not in replies}
+        self._report(rounds, server_round, {n: _SILENT for n in sampled if n not in replies})
+        return True
+
+    def _report(self, rounds: ClusteredRounds, server_round: int, silent: dict[int, str]) -> None:
         self._reports.append(report_of(server_round, rounds, silent))
         shown = self._reports[-1].get("clusters", {})
         self.info(f"round {server_round}: clusters {shown}")
         for name in self._reports[-1]["silent"]:
             self.warning(f"round {server_round}: no model of {name}: {_SILENT}")
-        return True
+
+    def _train_in_shards(
+        self, rounds: ClusteredRounds, server_round: int, sampled: Sequence[int]
+    ) -> bool:
+        """Carry out a round whose models no party sees; False where the run is aborted."""
+        names = rounds.names.names
+        if self._averages is None:
+            plan = make_plan(vectors.num_values(rounds.arrays), self._plan_settings)
+            vectors.check_kinds({name: each.dtype for name, each in rounds.arrays.items()})
+            self._averages = SiteShards(
+                plan, lambda asked: self._exchange(asked, names, self._patience), self._present
+            )
+        averages, messages = self._averages, dict[int, FLModel]()
+        averages.begin()
+        for node in sampled:
+            asked = averages.training(node)
+            if asked is None:
+                continue
+            self._sent[node] = rounds.model_for(node)
+            values = asked if rounds.k is None else {"k": rounds.k, **asked}
+            messages[node] = FLModel(
+                params=dict(self._sent[node]), current_round=server_round - 1, meta={META: values}
+            )
+        answers = self._exchange(messages, names, self._timeout)
+        if self.abort_signal.triggered:
+            return False
+        averages.take(answers, list(messages))
+        replies = {node: self._reply(node, answer) for node, answer in answers.items()}
+        rounds.finish_summed(
+            server_round, replies, lambda found: averages.average(server_round, found, self._sent)
+        )
+        self._report(rounds, server_round, {n: _SILENT for n in messages if n not in replies})
+        refused = {names[node]: why for node, why in sorted(averages.refused.items())}
+        self._reports[-1] |= {"shards": averages.reports, "refused": refused}
+        return not self.abort_signal.triggered
+
+    @property
+    def _plan_settings(self) -> dict[str, Any]:
+        return {**(self._shards or {}), "min_members": self._rules.min_members}
+
+    def _check_shards(self) -> None:
+        """Refuse settings of shards that are out of their range, or that need sites' models."""
+        if self._shards is None:
+            return
+        plan = make_plan(MAX_PARAMETERS, self._plan_settings)
+        if plan.shifted:
+            raise InvalidParameter(
+                "masks='own' is for averages of the same sites in each round, and clusters change",
+                field="shards",
+            )
+        if self._weights != "examples" or self._robust:
+            raise InvalidParameter(
+                "in shards no party sees a site's model: weights must be 'examples', and robust "
+                "False",
+                field="shards",
+            )
 
     def _open(self) -> tuple[ClusteredRounds, int]:
         """The rounds to carry out, and how many were carried out before."""
@@ -262,12 +333,12 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         values = said(answer)
         support = None
         if values is not None:  # without a name: NVFlare knows who it is
-            support = {key: value for key, value in values.items() if key != "name"}
+            support = {n: v for n, v in values.items() if n not in ("name", SHARDS)} or None
         examples = (answer.meta or {}).get(FLMetaKey.NUM_STEPS_CURRENT_ROUND, 1)
         return Reply(arrays, examples, support, answer.metrics)
 
     def _cluster_rules(self) -> ClusterRules:
-        least = 1 if self._choice is None else MIN_MEMBERS
+        least = 1 if self._choice is None and self._shards is None else MIN_MEMBERS
         return ClusterRules(
             by=self._by,
             weights=self._weights,
