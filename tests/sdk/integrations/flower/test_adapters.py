@@ -17,7 +17,13 @@ from modelkin import Layout, Support
 from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.federation.adapters import mean_of_rank, read_adapter, stacked_mean
 from modelkin.integrations.federation.messages import SupportMessage
-from modelkin.integrations.flower import AdapterMod, AdapterStrategy, ClusteredStrategy, MixMod
+from modelkin.integrations.flower import (
+    AdapterMod,
+    AdapterStrategy,
+    ClusteredStrategy,
+    LearngeneStrategy,
+    MixMod,
+)
 from modelkin.integrations.flower.mixing import COMMON
 from tests.sdk.adapters.folders import factors, random_factors
 from tests.sdk.integrations.flower.federation import LocalGrid
@@ -300,6 +306,12 @@ def test_clusters_have_adapters_of_their_own() -> None:
             best = mean_of_rank(own, weights, rank=clients[node].rank).adapter
             expected = {name: each.product() for name, each in best.items()}
             assert_same(expected, products(clients[node].seen[-1], config(clients[node].rank)))
+
+
+def test_no_layers_of_adapters_are_shared() -> None:
+    """A learngene is layers of a model, whose other layers stay: refused before any training."""
+    with pytest.raises(InvalidParameter, match="AdapterStrategy cannot be inside Learngene"):
+        LearngeneStrategy(AdapterStrategy(config(8)), depth=1)
 
 
 def test_two_adapters_are_never_mixed() -> None:

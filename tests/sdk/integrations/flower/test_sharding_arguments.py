@@ -27,7 +27,12 @@ from flwr.serverapp.strategy import (
 )
 
 from modelkin.errors import InvalidParameter
-from modelkin.integrations.flower import ClusteredStrategy, ShardedStrategy, ShardMod
+from modelkin.integrations.flower import (
+    AdapterStrategy,
+    ClusteredStrategy,
+    ShardedStrategy,
+    ShardMod,
+)
 from tests.sdk.integrations.flower.sharded_federation import averaging, grid_of, model, run, sharded
 
 
@@ -92,6 +97,7 @@ REFUSED: list[tuple[Callable[[], Strategy], str]] = [
         lambda: DifferentialPrivacyClientSideAdaptiveClipping(averaging(), 0.1, 100),
         "ClientSideAdaptiveClipping .* LocalDpMod",
     ),
+    (AdapterStrategy, "AdapterStrategy .* alone"),
     (lambda: ClusteredStrategy(averaging()), r"ClusteredStrategy\(ShardedStrategy"),
     (sharded, "one ShardedStrategy"),
 ]

@@ -7,6 +7,7 @@ from typing import Any
 from modelkin.errors import InvalidParameter
 from modelkin.federation.learngenes.aggregate import check_min_members
 from modelkin.integrations.federation.node_weights import BY_SUPPORT, node_weights
+from modelkin.integrations.flower.adapters import AdapterStrategy
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 
 __all__ = ["check_inner", "check_tighten", "check_weights"]
@@ -51,6 +52,12 @@ def check_inner(strategy: Any, min_members: int, weights: str) -> None:
     if hasattr(strategy, "costs"):
         raise InvalidParameter(
             "LearngeneStrategy cannot be inside LearngeneStrategy: use one", field="strategy"
+        )
+    if isinstance(strategy, AdapterStrategy):
+        raise InvalidParameter(
+            "AdapterStrategy cannot be inside LearngeneStrategy, which shares layers: use it alone "
+            "or in ClusteredStrategy",
+            field="strategy",
         )
     if not isinstance(strategy, ShardedStrategy):
         return

@@ -27,6 +27,7 @@ _INSTEAD: Final = {
     "DifferentialPrivacyServerSideAdaptiveClipping": "LocalDpMod behind ShardMod",
     "DifferentialPrivacyClientSideFixedClipping": "LocalDpMod behind ShardMod",
     "DifferentialPrivacyClientSideAdaptiveClipping": "LocalDpMod behind ShardMod",
+    "AdapterStrategy": "AdapterStrategy alone, since adapters of other ranks have no average",
     "ClusteredStrategy": "ClusteredStrategy(ShardedStrategy(...)), the other way around",
     "LearngeneStrategy": "LearngeneStrategy(ShardedStrategy(...)), the other way around",
     "ShardedStrategy": "one ShardedStrategy",
