@@ -1,6 +1,6 @@
 """``AdapterMod`` and ``AdapterStrategy``: LoRA adapters of different ranks in one federation.
 
-A message has the factors by PEFT's names, and an alpha beside each pair. See docs/federation.md.
+A message has the factors by PEFT's names, and an alpha beside each pair. See docs/adapters.md.
 """
 
 from __future__ import annotations
