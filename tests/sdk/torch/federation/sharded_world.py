@@ -32,7 +32,7 @@ LOST = 2
 """The rank that is killed."""
 
 EXIT_CODES = "exit-codes"
-PAGES = [Path(__file__).parents[4] / "docs" / name for name in ("flower.md", "federation.md")]
+PAGE = Path(__file__).parents[4] / "docs" / "federation.md"
 
 Found = dict[Any, Any]
 
@@ -272,15 +272,13 @@ def silent(rank: int) -> Found:
     return {"error": error, "seconds": seconds}
 
 
-def page(rank: int) -> Found:
-    """The example of docs/federation.md, where each rank has a quarter of the data."""
+def page(_: int) -> Found:
+    """The example of docs/federation.md, where each rank has the digits of a clinic."""
     pattern = re.compile(r"^```(python.*?)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-    flower, federation = (pattern.findall(each.read_text()) for each in PAGES)
+    blocks = pattern.findall(PAGE.read_text())
     namespace: Found = {}
-    exec(next(text for _, text in flower if "\ninputs = " in text), namespace)
-    part = slice(rank, None, WORLD)
-    namespace |= {name: namespace[name][part] for name in ("inputs", "targets")}
-    exec(next(text for kind, text in federation if kind == "python no-run"), namespace)
+    exec(next(text for _, text in blocks if "\ndef samples(" in text), namespace)
+    exec(next(text for kind, text in blocks if kind == "python no-run"), namespace)
     return {"average": namespace["average"], "loss": namespace["loss"].item()}
 
 

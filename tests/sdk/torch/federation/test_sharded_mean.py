@@ -289,7 +289,7 @@ def test_groups_average_alone(world: Findings) -> None:
 
 
 def test_the_example_of_the_page_trains_one_model(world: Findings) -> None:
-    """The same bits on every rank, and a loss below that of chance on four classes."""
+    """The same bits on every rank, and a loss below that of chance, 2.3."""
     averages = [world["page"][rank]["average"] for rank in RANKS]
     assert all(torch.equal(average, averages[0]) for average in averages)
     assert all(world["page"][rank]["loss"] < 1.3 for rank in RANKS)
