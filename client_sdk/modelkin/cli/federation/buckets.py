@@ -10,10 +10,10 @@ from modelkin.cli.federation.parties import (
     check_files,
     end_of,
     files_of,
+    part_of,
     party_options,
     secret_of,
     shown,
-    state_of,
 )
 from modelkin.cli.output import Answer
 from modelkin.core.layout import Layout
@@ -122,13 +122,8 @@ def join(arguments: argparse.Namespace) -> Answer:
             values,
             layout=layout,
             output=sink,
-            examples=arguments.examples,
-            may_aggregate=not arguments.no_aggregation,
-            conceal=not arguments.plain,
-            min_members=arguments.min_members,
-            state=state_of(arguments),
-            timeout=arguments.timeout,
             on_progress=line.draw,
+            **part_of(arguments),
         )
     return end_of(merged, arguments.output)
 

@@ -11,10 +11,10 @@ from modelkin.cli.federation.parties import (
     check_files,
     end_of,
     files_of,
+    part_of,
     party_options,
     secret_of,
     shown,
-    state_of,
 )
 from modelkin.cli.options import add_service
 from modelkin.cli.output import Answer, fields_of, table
@@ -183,14 +183,9 @@ def join(arguments: argparse.Namespace) -> Answer:
                 arguments.model,
                 values,
                 output=sink,
-                examples=arguments.examples,
-                may_aggregate=not arguments.no_aggregation,
                 group_secret=secret_of(arguments.group_secret_file),
-                conceal=not arguments.plain,
-                min_members=arguments.min_members,
-                state=state_of(arguments),
-                timeout=arguments.timeout,
                 on_progress=line.draw,
+                **part_of(arguments),
             )
     return end_of(merged, arguments.output)
 

@@ -22,10 +22,10 @@ __all__ = [
     "check_files",
     "end_of",
     "files_of",
+    "part_of",
     "party_options",
     "secret_of",
     "shown",
-    "state_of",
 ]
 
 
@@ -148,11 +148,19 @@ def end_of(merged: Merged, output: str | None) -> Answer:
     return Answer(pairs(summary), {**fields, "output": output})
 
 
-def state_of(arguments: argparse.Namespace) -> Path | None:
-    """The file of a party's state, beside the output by default."""
-    if arguments.state is not None:
-        return Path(arguments.state)
-    return None if arguments.output is None else Path(f"{arguments.output}.merge")
+def part_of(arguments: argparse.Namespace) -> dict[str, Any]:
+    """How a party takes part: arguments of a merge's ``join``, of any carrier."""
+    state = arguments.state
+    if state is None and arguments.output is not None:
+        state = f"{arguments.output}.merge"
+    return {
+        "examples": arguments.examples,
+        "may_aggregate": not arguments.no_aggregation,
+        "conceal": not arguments.plain,
+        "min_members": arguments.min_members,
+        "state": state,
+        "timeout": arguments.timeout,
+    }
 
 
 def secret_of(path: str | None) -> bytes | None:
