@@ -147,7 +147,8 @@ class BufferedModels:
     def _regroup(self) -> None:
         """Follow the clusters as they are now; waiting updates move with their clients.
 
-        A new cluster begins with the model that most of its clients have trained so far.
+        A new cluster begins with the model that most of its clients have trained so far. One whose
+        clients are all forgotten stays until no update of theirs waits.
         """
         group_of = self._group_of or (lambda _: None)
         before, self._groups = self._groups, {node: group_of(node) for node in self._answered}
@@ -163,7 +164,9 @@ class BufferedModels:
                     self._buffers[group].add(str(node), update)
                 except InvalidParameter as error:
                     self.left_out[node] = f"its cluster is {group} now, and {error}"
-        self._buffers = {group: self._buffers[group] for group in members}
+        self._buffers = {
+            group: buffer for group, buffer in self._buffers.items() if group in members or buffer
+        }
 
     def ready(self, present: Collection[int]) -> list[Group]:
         """The groups whose models can take a step.

@@ -129,3 +129,22 @@ def test_a_client_that_is_forgotten_is_new_and_its_update_counts() -> None:
     found.answer(2, at=0)
     found.models.step(None)
     assert {None: 1.5} == found.values()
+
+
+def test_an_update_waits_on_where_all_its_cluster_is_forgotten() -> None:
+    """The cluster's model takes the step, and is gone once another client answers."""
+    found = Federation()
+    found.groups |= {1: 0, 2: 1, 3: 1}
+    found.ask(1, 2, 3)
+    found.answer(1, at=0)
+    found.models.forget(1, "it is gone")
+    found.answer(2, 3, at=0)
+    assert {0: 0.0, 1: 0.0} == found.values()
+    assert [0, 1] == found.models.ready([2, 3])
+    _, counted = found.models.step(0)
+    assert ["1"] == [each.client for each in counted]
+    found.models.step(1)
+    assert {0: 1.0, 1: 2.5} == found.values()
+    found.ask(2)
+    found.answer(2, at=2.5)
+    assert {1: 2.5} == found.values()
