@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord
 from flwr.serverapp import Grid
@@ -29,7 +29,7 @@ __all__ = ["BufferedStep", "BufferedStrategy"]
 class BufferedStrategy:
     """A strategy that waits for no client: buffered asynchronous averages.
 
-        strategy = BufferedStrategy(size=10, on_step=print)
+        strategy = BufferedStrategy(size=5, on_step=print)
         result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=100, timeout=3600)
 
     Each connected client is sent the model, and the model takes a step when ``size`` updates are
@@ -67,11 +67,11 @@ class BufferedStrategy:
     def __init__(
         self,
         *,
-        size: int = 10,
+        size: int = 5,
         max_staleness: int = 100,
         rate: float = 0.5,
         per_cluster: bool = False,
-        weights: str = "examples",
+        weights: Literal["examples", "equal"] = "examples",
         separation: float = DEFAULT_SEPARATION,
         n_clusters: int | None = None,
         distance_threshold: float | None = None,
