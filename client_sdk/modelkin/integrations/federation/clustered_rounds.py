@@ -30,11 +30,11 @@ from modelkin.integrations.federation.data_clusters import Asker, DataClusters
 from modelkin.integrations.federation.kin_robust import KinJudge, KinRobust, Verdicts
 from modelkin.integrations.federation.node_weights import (
     RoundMembers,
+    WeightName,
     Weights,
     check_weights,
-    node_weights,
-    weigh_clusters,
 )
+from modelkin.integrations.federation.round_weights import weigh_round
 from modelkin.integrations.federation.shards import vectors
 from modelkin.integrations.federation.support_clusters import SupportClusters
 
@@ -66,7 +66,7 @@ class ClusterRules:
     """
 
     by: str = "supports"
-    weights: str = "examples"
+    weights: WeightName = "examples"
     robust: KinRobust | None = None
     separation: float = DEFAULT_SEPARATION
     n_clusters: int | None = None
@@ -313,30 +313,27 @@ class ClusteredRounds:
             self._contents,
             members,
         )
-        rule, least = node_weights(self.rules.weights), self.rules.min_members
-        verdicts = self._verdicts(known)
-        everyone = verdicts.rule(rule, common=True)(sorted(known.models), known)
-        shares = weigh_clusters(members, known, verdicts.rule(rule, common=False))
+        found = weigh_round(known, wrong, self.rules.weights, self._verdicts(known), members)
+        shares, least = found.own.values, self.rules.min_members
         enough = {
             cluster: nodes
             for cluster, nodes in members.items()
-            if sum(shares.values.get(node, 0.0) > 0 for node in nodes) >= least
+            if sum(shares.get(node, 0.0) > 0 for node in nodes) >= least
         }
         mean = partial(mean_model, like=self.arrays)
-        self._take(cluster_means(known.models, enough, shares.values, self.names.of, mean))
-        counted = {node: share for node, share in everyone.shares.items() if share > 0}
+        self._take(cluster_means(known.models, enough, shares, self.names.of, mean))
+        counted = {node: share for node, share in found.everyone.shares.items() if share > 0}
         if len(counted) >= least:
-            whole = {node: everyone.values[node] for node in counted}
+            whole = {node: found.everyone.values[node] for node in counted}
             self.arrays = mean(known.models, whole, self.names.of)
         groups: dict[int | None, dict[int, float]] = {None: counted}
         for cluster, nodes in members.items():
-            groups[cluster] = {node: shares.values.get(node, 0.0) for node in nodes}
+            groups[cluster] = {node: shares.get(node, 0.0) for node in nodes}
         self.metrics = {
             group: mean_metrics({node: replies[node].metrics for node in own if own[node] > 0}, own)
             for group, own in groups.items()
         }
-        values = {**dict.fromkeys(wrong, 0.0), **shares.values}
-        return Weights(values, {**wrong, **everyone.down, **shares.down})
+        return found.own
 
     def _verdicts(self, known: RoundMembers[int]) -> Verdicts[int]:
         """How much less than others clients count, each among its whole cluster."""

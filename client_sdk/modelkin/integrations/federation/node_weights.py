@@ -30,7 +30,6 @@ __all__ = [
     "Weights",
     "check_weights",
     "node_weights",
-    "weigh_clusters",
 ]
 
 Id = TypeVar("Id", int, str)
@@ -168,15 +167,3 @@ def check_weights(weights: Any, by: str) -> None:
         raise InvalidParameter(
             f"weights={weights!r} needs supports, and by='data' asks for none", field="weights"
         )
-
-
-def weigh_clusters(
-    clusters: Mapping[int, Sequence[Id]], known: RoundMembers[Id], weigh: NodeWeights
-) -> Weights[Id]:
-    """The share of each client in the mean of its cluster, of those that have a model."""
-    values, down = dict[Id, float](), dict[Id, str]()
-    for members in clusters.values():
-        own = weigh([member for member in members if member in known.models], known)
-        values.update(own.shares)
-        down.update(own.down)
-    return Weights(values, down)

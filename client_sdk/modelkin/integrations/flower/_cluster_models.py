@@ -27,9 +27,8 @@ from modelkin.integrations.federation.node_weights import (
     RoundMembers,
     WeightName,
     Weights,
-    node_weights,
-    weigh_clusters,
 )
+from modelkin.integrations.federation.round_weights import weigh_round
 from modelkin.integrations.flower._arrays import only, values_of
 from modelkin.integrations.flower._replies import read_models
 from modelkin.integrations.flower.adapters import AdapterStrategy
@@ -160,23 +159,18 @@ class ClusterModels:
             The share of each node in its cluster; the replies that count, and failures, which the
             wrapped strategy reports; and the model of each cluster of which a member counts.
         """
-        verdicts, rule = self._verdicts(known), node_weights(self._weights)
-        everyone = verdicts.rule(rule, common=True)(sorted(known.models), known)
-        sets = members if self._per_cluster else {0: sorted(known.models)}
-        weigh = verdicts.rule(rule, common=not self._per_cluster)
-        shares = weigh_clusters(sets, known, weigh)
-        values = {**dict.fromkeys(wrong, 0.0), **shares.values}
-        down = {**wrong, **everyone.down, **shares.down}
-        for node, why in sorted(down.items()):
+        clusters = members if self._per_cluster else None
+        found = weigh_round(known, wrong, self._weights, self._verdicts(known), clusters)
+        for node, why in sorted(found.own.down.items()):
             log.warning(
                 "round %d: client %s is weighted down: %s", server_round, self._names.of(node), why
             )
-        means = cluster_means(known.models, members, values, self._names.of, self._mean)
+        means = cluster_means(known.models, members, found.own.values, self._names.of, self._mean)
         models = {
             cluster: ArrayRecord({name: Array(each) for name, each in mean.items()})
             for cluster, mean in means.items()
         }
-        return Weights(values, down), self._counted(replies, everyone), models
+        return found.own, self._counted(replies, found.everyone), models
 
     def _verdicts(self, known: RoundMembers[int]) -> Verdicts[int]:
         """How much less than others clients count, by the models that they began with."""

@@ -28,6 +28,7 @@ from modelkin.integrations.federation.clustered_rounds import (
 )
 from modelkin.integrations.federation.data_clusters import ASK, Answers
 from modelkin.integrations.federation.kin_robust import KinRobust
+from modelkin.integrations.federation.node_weights import WeightName
 from modelkin.integrations.federation.shards import vectors
 from modelkin.integrations.nvflare._files import read_model, read_state, report_of, write_run
 from modelkin.integrations.nvflare._messages import META, said
@@ -102,7 +103,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         initial: str = "",
         before: str = "",
         by: str = "supports",
-        weights: str = "examples",
+        weights: WeightName = "examples",
         robust: bool = False,
         separation: float = DEFAULT_SEPARATION,
         n_clusters: int | None = None,
