@@ -208,10 +208,8 @@ class KinJudge(Generic[Id]):
         least, own = self._limits.min_members, dict(other)
         groups = [(c, {m: supports[m] for m in of}) for c, of in _groups(order, starts, clusters)]
         large = [kin for cluster, kin in groups if cluster is not None and len(kin) >= least]
-        learned = {member for kin in large if self._learn(kin, kin) for member in kin}
         everyone = {member: supports[member] for member in _begun_alike(order, starts)}
-        if len(everyone) >= least:
-            self._learn(everyone, [member for member in everyone if member not in learned])
+        self._learn_all(large, everyone)
         for kin in large:
             own |= self._judge(kin, kin, "its cluster")
         others = set(order) - {member for kin in large for member in kin}
@@ -227,6 +225,16 @@ class KinJudge(Generic[Id]):
             {member: why for member, (_, why) in common.items()},
             self._limits,
         )
+
+    def _learn_all(
+        self,
+        large: Sequence[Mapping[Id, SignedSupport]],
+        everyone: Mapping[Id, SignedSupport],
+    ) -> None:
+        """Learn of members among their kin, and of all whose kin say nothing among everyone."""
+        learned = {member for kin in large if self._learn(kin, kin) for member in kin}
+        if len(everyone) >= self._limits.min_members:
+            self._learn(everyone, [member for member in everyone if member not in learned])
 
     def _judge(
         self, supports: Mapping[Id, SignedSupport], judged: Collection[Id], whose: str
