@@ -73,7 +73,8 @@ def mean_model(
 def rounded(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Values in a type, in which whole numbers are the nearest ones."""
     whole = dtype.kind != "f" and values.dtype.kind == "f"
-    return (np.rint(values) if whole else values).astype(dtype, copy=False)
+    # numpy makes a scalar of an array without dimensions
+    return np.asarray(np.rint(values) if whole else values).astype(dtype, copy=False)
 
 
 def misfits(models: Mapping[Id, Model], like: Model) -> dict[Id, str]:

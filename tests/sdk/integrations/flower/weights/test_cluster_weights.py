@@ -257,3 +257,25 @@ def test_weights_that_cannot_be_are_refused() -> None:
         ClusteredStrategy(FedAvg(), weights=wrong)
     with pytest.raises(InvalidParameter, match="the ClusteredStrategy around"):
         LearngeneStrategy(FedAvg(), depth=1, weights=cast(Any, "cover"))
+
+
+def test_a_counter_is_averaged_too() -> None:
+    """A whole number without dimensions, as batch normalisation has one, stays an array."""
+
+    def counts(message: Message, context: Context, call: Any) -> Message:
+        steps = message.content.array_records["arrays"].pop("steps").numpy()
+        reply: Message = call(message, context)
+        reply.content.array_records["arrays"]["steps"] = Array(
+            np.asarray(steps + 2 * context.node_id)
+        )
+        return reply
+
+    grid = LocalGrid({node: app(SupportMod(), counts) for node in (*ODD, *EVEN)})
+    initial = ArrayRecord(mlp().state_dict())
+    initial["steps"] = Array(np.array(10))
+    strategy = ClusteredStrategy(FedAvg(fraction_evaluate=0.0), per_cluster=True, weights="equal")
+    result = strategy.start(grid=grid, initial_arrays=initial, num_rounds=1)
+    found = [arrays["steps"].numpy() for arrays in strategy.cluster_arrays.values()]
+    assert {((), "int64")} == {(each.shape, each.dtype.name) for each in found}
+    assert [16, 18] == sorted(map(int, found))
+    assert 17 == result.arrays["steps"].numpy()
