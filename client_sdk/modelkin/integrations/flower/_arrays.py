@@ -12,7 +12,7 @@ import numpy.typing as npt
 from flwr.app import Array, ArrayRecord
 
 from modelkin.errors import InvalidParameter
-from modelkin.integrations.federation.cluster_means import Model
+from modelkin.integrations.federation.cluster_means import Model, rounded
 from modelkin.integrations.federation.shards import vectors
 
 __all__ = ["add_update", "average", "check_arrays", "difference", "num_values", "only", "put_back"]
@@ -88,7 +88,7 @@ def put_back(new: ArrayRecord, old: ArrayRecord, kept: Sequence[npt.NDArray[np.i
         low, high = np.searchsorted(coordinates, [at, at + size])
         if values.dtype != np.dtype(before.dtype) or low < high:
             was = before.numpy()
-            values = np.array(vectors.like(values, was))
+            values = np.array(rounded(values, was.dtype))
             values.reshape(-1)[coordinates[low:high] - at] = was.reshape(-1)[
                 coordinates[low:high] - at
             ]

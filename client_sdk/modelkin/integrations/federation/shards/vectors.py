@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
-from modelkin.integrations.federation.cluster_means import Model
+from modelkin.federation.learngenes.aggregate import weighted_mean
+from modelkin.integrations.federation.cluster_means import Model, rounded
 
-__all__ = ["add_update", "average", "check_kinds", "difference", "like", "num_values"]
+__all__ = ["add_update", "average", "check_kinds", "difference", "num_values"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -65,7 +66,7 @@ def add_update(model: Model, update: Floats) -> dict[str, npt.NDArray[Any]]:
     found, at = dict[str, npt.NDArray[Any]](), 0
     for name, old in model.items():
         step = update[at : at + old.size].reshape(old.shape)
-        found[name] = like(old.astype(np.float64) + step, old)
+        found[name] = rounded(old.astype(np.float64) + step, old.dtype)
         at += old.size
     return found
 
@@ -74,16 +75,9 @@ def average(models: Sequence[Model], weights: Sequence[float]) -> Model:
     """The weighted mean of models of one layout, in float64; equal models come back as they are."""
     if all(model is models[0] for model in models):
         return models[0]
-    total, found = float(sum(weights)), dict[str, npt.NDArray[Any]]()
-    for name, first in models[0].items():
-        summed = np.zeros(first.shape)
-        for model, weight in zip(models, weights, strict=True):
-            summed += model[name].astype(np.float64) * (weight / total)
-        found[name] = like(summed, first)
-    return found
-
-
-def like(values: npt.NDArray[Any], old: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Values with the type of others; whole numbers are rounded."""
-    rounded = np.rint(values) if old.dtype.kind in "iu" else values
-    return np.asarray(rounded.astype(old.dtype))
+    return {
+        name: rounded(
+            weighted_mean(zip(weights, (model[name] for model in models), strict=True)), first.dtype
+        )
+        for name, first in models[0].items()
+    }
