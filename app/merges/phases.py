@@ -20,6 +20,7 @@ from app.merges.records import MergeRecord, PartyRecord
 from app.models.spaces.repositories import spaces
 from app.webhooks.outbox import Outbox
 from modelkin.errors import InvalidParameter
+from modelkin.federation.merging.attempts import failure_without
 from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.public_keys import check_public_key
 from modelkin.federation.shards.roster import Party, Roster
@@ -29,7 +30,6 @@ __all__ = ["DEADLINE", "Phases"]
 DEADLINE: Final = "merge_deadline"
 """The kind of the jobs that end a state of a merge when its time is over."""
 
-_MAX_ATTEMPT: Final = 1
 _MAX_FAILURE_LENGTH: Final = 1500
 
 
@@ -106,19 +106,17 @@ class Phases:
         self, session: Writer, merge: MergeRecord, reasons: Mapping[str, str]
     ) -> MergeRecord:
         """Begin the second attempt without some members; a second time the merge fails."""
-        named = "; ".join(f"{name}: {why}" for name, why in sorted(reasons.items()))
-        if merge.attempt >= _MAX_ATTEMPT:
-            return self.fail(session, merge, f"in the second attempt, {named}")
+        counted = {n for n, party in repository.parties(session, merge).items() if _counts(party)}
+        failure = failure_without(
+            reasons,
+            attempt=merge.attempt,
+            left=len(counted - reasons.keys()),
+            min_members=merge.plan.min_members,
+        )
         for name, why in reasons.items():
             repository.change_party(session, merge, name, left_out=why[:_MAX_FAILURE_LENGTH])
-        parties = repository.parties(session, merge)
-        left = sum(map(_counts, parties.values()))
-        if left < merge.plan.min_members:
-            return self.fail(
-                session,
-                merge,
-                f"{left} members are left, and min_members is {merge.plan.min_members}: {named}",
-            )
+        if failure is not None:
+            return self.fail(session, merge, failure)
         attempt = merge.attempt + 1
         self._release(session, merge, before_attempt=attempt)
         return self._change(session, merge, state="sending", attempt=attempt)

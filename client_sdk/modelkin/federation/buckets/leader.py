@@ -14,14 +14,13 @@ from typing import Any
 from modelkin.errors import InvalidParameter
 from modelkin.federation.buckets.joining import party_of, why_not
 from modelkin.federation.buckets.record import Record
+from modelkin.federation.merging.attempts import failure_without, named
 from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.plan import Plan
 from modelkin.federation.shards.public_keys import key_point
 from modelkin.federation.shards.roster import Party, Roster
 
 __all__ = ["Leader"]
-
-_MAX_ATTEMPT = 1
 
 
 class Leader:
@@ -77,12 +76,12 @@ class Leader:
                 peaks.append(said["peak"])
         if len(weights) < plan.min_members:
             failure = f"{len(weights)} members joined, and min_members is {plan.min_members}"
-            self._fail(f"{failure}: {_named(left_out)}", left_out=left_out)
+            self._fail(f"{failure}: {named(left_out)}", left_out=left_out)
             return
         try:
             roster = Roster(plan, tuple(parties)).to_json()
         except InvalidParameter as error:
-            self._fail(f"{error}: {_named(left_out)}", left_out=left_out)
+            self._fail(f"{error}: {named(left_out)}", left_out=left_out)
             return
         peak = least_power(max(peaks)) if plan.conceal else None
         self._decide(state="sending", roster=roster, weights=weights, peak=peak, left_out=left_out)
@@ -95,15 +94,16 @@ class Leader:
 
     def _leave_out(self, reasons: Mapping[str, str]) -> None:
         """Begin the second attempt without some members; a second time the merge fails."""
-        now, least = self._record.now, self._record.roster.plan.min_members
-        if now["attempt"] >= _MAX_ATTEMPT:
-            self._fail(f"in the second attempt, {_named(reasons)}")
-            return
-        left = set(self._record.members) - set(reasons)
+        now = self._record.now
+        failure = failure_without(
+            reasons,
+            attempt=now["attempt"],
+            left=len(set(self._record.members) - set(reasons)),
+            min_members=self._record.roster.plan.min_members,
+        )
         left_out = {**now["left_out"], **reasons}
-        if len(left) < least:
-            failure = f"{len(left)} members are left, and min_members is {least}"
-            self._fail(f"{failure}: {_named(reasons)}", left_out=left_out)
+        if failure is not None:
+            self._fail(failure, left_out=left_out)
             return
         self._decide(state="sending", attempt=now["attempt"] + 1, left_out=left_out)
 
@@ -121,7 +121,7 @@ class Leader:
         if refused:
             self._leave_out(refused)
         elif failures:
-            self._fail(_named(failures))
+            self._fail(named(failures))
         elif not awaited:
             self._decide(state="done")
         elif late:
@@ -134,7 +134,3 @@ class Leader:
     def _decide(self, **changes: Any) -> None:
         at = datetime.now(UTC).isoformat()
         self._record.decide({**self._record.now, "at": at, **changes})
-
-
-def _named(reasons: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {why}" for name, why in sorted(reasons.items()))

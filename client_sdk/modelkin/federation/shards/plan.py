@@ -8,11 +8,14 @@ from typing import Any, Final
 from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.errors import InvalidParameter
 
-__all__ = ["CHECK_WORDS", "MIN_MEMBERS", "PIECE_VALUES", "RULES", "Plan"]
+__all__ = ["CHECK_WORDS", "MAX_ATTEMPT", "MIN_MEMBERS", "PIECE_VALUES", "RULES", "Plan"]
 
 CHECK_WORDS: Final = 4
 """Zeros at the end of a concealed cell: where pairwise masks do not cancel, the sum shows it in
 these words, but for one case in 2^128."""
+
+MAX_ATTEMPT: Final = 1
+"""The last attempt of a concealed round, without the members that the first attempt lost."""
 
 MIN_MEMBERS: Final = 3
 """The default least number of members: each of two would know the values of the other."""

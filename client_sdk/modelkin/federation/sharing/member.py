@@ -13,6 +13,7 @@ import numpy.typing as npt
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.draws import Label, stream
 from modelkin.federation.shards.fixed_point import FixedPoint
+from modelkin.federation.shards.plan import MAX_ATTEMPT
 from modelkin.federation.shards.quantization import quantize
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.shards.shifts import Shift, gamma
@@ -24,9 +25,6 @@ from modelkin.wire.cell import CellHeader, Kind, Sealing, encode_cell
 __all__ = ["Member", "SentCell"]
 
 Floats = npt.NDArray[np.float32]
-
-MAX_ATTEMPT = 1
-"""The last attempt of a concealed round, without the members that the first attempt lost."""
 
 _SENT = "concealed_for"
 
