@@ -282,6 +282,22 @@ def test_a_request_ends_with_its_deadline(receiver: Receiver, path: str) -> None
     assert time.monotonic() - began < 2
 
 
+@pytest.mark.slow
+def test_a_url_is_refused_where_its_host_is_resolved_for_long() -> None:
+    """A resolver without an answer ends in an error that names the field and the host."""
+    over = threading.Event()
+
+    def silence(host: str, port: int) -> list[str]:
+        over.wait(60)
+        return []
+
+    egress = Egress(Allowlist.parse(""), resolve=silence)
+    with pytest.raises(InvalidParameter, match=r"^url: the host 'slow\.example' cannot be found"):
+        egress.check_url("http://slow.example/", "url")
+    assert not over.is_set()
+    over.set()
+
+
 def test_resolving_ends_with_the_deadline() -> None:
     """A resolver that says nothing is not waited for."""
     never = threading.Event()
