@@ -25,6 +25,9 @@ from tests.support.servers.server_process import Server
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "federation.md").read_text()
 FLOWER = (DOCS / "flower.md").read_text()
+GUIDE = FLOWER.partition("## In 45 lines")[2].partition("\n## ")[0]
+FURTHER = [(DOCS / f"flower-{name}.md").read_text() for name in ("means", "shards", "learngenes")]
+"""Each goes on from the guide alone."""
 SPLITS = {
     "how images are turned": "rotations",
     "permuted": "permuted labels",
@@ -56,13 +59,21 @@ def names(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> dict[str, Any]:
-    """What the pages' Python leaves, after it printed what they say, within 0.04."""
+    """What each page's Python leaves, after it printed what the page says, within 0.04."""
     monkeypatch.setenv("MODELKIN_URL", sqlite_server.url)
     monkeypatch.chdir(tmp_path)
     torch.set_num_threads(1)
     caplog.set_level(logging.ERROR, "flwr")
     found: dict[str, Any] = {}
-    code = blocks(PAGE) + blocks(FLOWER)
+    for page in (PAGE, FLOWER, *(GUIDE + page for page in FURTHER)):
+        found |= carried_out(page)
+    return found
+
+
+def carried_out(page: str) -> dict[str, Any]:
+    """The names that a page's Python leaves, after it printed what the page says."""
+    found: dict[str, Any] = {}
+    code = blocks(page)
     printed = [run_python(text, "a page", found) for kind, text in code if kind == "python"]
     promised = [text for kind, text in code if kind == "text"]
     for said, text in zip(filter(None, printed), promised, strict=True):
@@ -132,10 +143,8 @@ def test_the_guide_in_short(caplog: pytest.LogCaptureFixture) -> None:
     """At most 45 lines, which find the sites' groups and the newcomer's, as the page says."""
     caplog.set_level(logging.ERROR, "flwr")
     torch.set_num_threads(1)
-    _, _, rest = FLOWER.partition("## In 45 lines")
-    section, _, _ = rest.partition("\n## ")
-    code = [text for kind, text in blocks(section) if kind == "python"]
-    run, promised = marked_blocks(section)  # the simulation, and what it prints
+    code = [text for kind, text in blocks(GUIDE) if kind == "python"]
+    run, promised = marked_blocks(GUIDE)  # the simulation, and what it prints
     lines = [line for text in (*code, run) for line in text.splitlines() if line.strip()]
     assert 0 < len(lines) <= 45
     names: dict[str, Any] = {}

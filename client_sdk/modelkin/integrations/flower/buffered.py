@@ -1,7 +1,7 @@
 """``BufferedStrategy``: a federation without rounds, in which no client waits for a slow one.
 
 Each idle client is sent the newest model of its cluster, or of all. Each model takes a step
-whenever enough updates are there. See docs/flower.md.
+whenever enough updates are there. See docs/flower-means.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """``MixMod``: a client that gets its cluster's model and the common one, and makes one of them.
 
-``federation.wanted_models`` has the server's part. See docs/flower.md.
+``federation.wanted_models`` has the server's part. See docs/flower-means.md.
 """
 
 from __future__ import annotations

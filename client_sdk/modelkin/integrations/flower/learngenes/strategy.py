@@ -1,6 +1,6 @@
 """``LearngeneStrategy``: any strategy, for a part of the layers, the learngene.
 
-Clients keep their other layers (``LearngeneMod``). See docs/flower.md.
+Clients keep their other layers (``LearngeneMod``). See docs/flower-learngenes.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``ShardedStrategy``: any strategy that averages, without a server that sees a client's model.
 
 The clients of a round send shards of their updates to aggregators among them, sealed and by default
-concealed, through the server, which relays them and gets the average. See docs/flower.md.
+concealed, through the server, which relays them and gets the average. See docs/flower-shards.md.
 """
 
 from __future__ import annotations
