@@ -115,7 +115,7 @@ def test_the_pages(
     expected = [f"flower/{site}" for site in sites]
     assert expected == [model.model for model in models]
     assert {"0": expected} == json.loads(Path("clusters.json").read_text())
-    started = names["start_of_newcomer"](names["inputs"], names["targets"]).state_dict()
+    started = names["start_of_newcomer"](*names["samples"](0)).state_dict()
     kept = torch.load("cluster-0.pt")
     assert all(torch.equal(kept[name], value) for name, value in started.items())
     with monkeypatch.context() as patch:
