@@ -100,6 +100,13 @@ class Paired:
         """Whether the interval excludes 0; never for one seed."""
         return abs(self.mean) > self.margin
 
+    def is_above(self, bound: float) -> bool:
+        """Whether the whole interval is above a bound: the rule of every target; no for one seed.
+
+        The mean alone would call a target met that the next seeds may miss.
+        """
+        return self.mean - self.margin > bound
+
     @property
     def spread(self) -> str:
         """``+.08 ± .02``; the difference alone for one seed."""

@@ -256,7 +256,7 @@ def judged(found: Accuracies) -> list[Row]:
                 f"{other.name}: {mean_of(theirs)}",
                 gain.spread,
                 f"above {least:g}",
-                gain.mean - gain.margin > least,
+                gain.is_above(least),
             )
         )
     return rows

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from benchmarks.federation import claims
 from benchmarks.report import Findings, Row, Table
 from demo.cohort import Cohort, Weights
 from modelkin.core.clustering.linkage import Division, groups
@@ -308,8 +309,8 @@ def judged(found: Found) -> list[Row]:
                     f"{np.mean(found[split, attack, KIN]):.3f}",
                     f"FedAvg without attack: {np.mean(found[split, NONE, FEDAVG]):.3f}",
                     lost.spread,
-                    "≥ −0.03",
-                    lost.mean >= -0.03,
+                    "above -0.03",
+                    lost.is_above(-0.03),
                 )
             )
     return rows
@@ -337,6 +338,7 @@ def tables(found: Found, counts: Found) -> list[Table]:
                 for attack, words in ATTACKS.items()
             ],
         ),
+        claims.table(),
     ]
 
 

@@ -269,7 +269,7 @@ def _sooner(found: Found, scenario: str, ours: Way, other: Way) -> Row:
         f"{other.name}: {_time(theirs)}",
         "" if gain is None else f"{-gain.mean:+.1f} ± {gain.margin:.1f}",
         "sooner",
-        gain is not None and gain.mean > gain.margin,
+        gain is not None and gain.is_above(0),
     )
 
 
@@ -282,7 +282,7 @@ def _kept(found: Found, scenario: str, ours: Way) -> Row:
         f"{ROUNDS.name}: {mean_of(theirs)}",
         loss.spread,
         "above -0.05",
-        loss.mean - loss.margin > -0.05,
+        loss.is_above(-0.05),
     )
 
 

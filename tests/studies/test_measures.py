@@ -62,6 +62,17 @@ def test_a_paired_difference_has_student_s_interval() -> None:
     assert mean_of([1.0]) == "1.000"
 
 
+def test_a_target_is_met_by_the_whole_interval() -> None:
+    """A mean above the bound is not enough, nor is one seed."""
+    ours, theirs = [0.5, 0.7, 0.6, 0.9], [0.4, 0.75, 0.5, 0.6]
+    found = paired(ours, theirs)
+    assert found.mean > 0.1
+    assert not found.is_above(0.1)
+    assert found.is_above(found.mean - found.margin - 1e-9)
+    assert not found.is_above(found.mean - found.margin)
+    assert not paired([1.0], [0.0]).is_above(0.0)
+
+
 def test_distances_are_numpy_s() -> None:
     """Cosine and Euclidean of importances are what numpy says row by row."""
     rows = np.random.default_rng(2).random((5, 40))
