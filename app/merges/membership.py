@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from app.infra.db.database import Reader
 from app.infra.deadlines import Deadline
@@ -16,11 +15,9 @@ from app.models.catalog.reader import ModelReader
 from app.models.catalog.repositories import models
 from app.models.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
+from modelkin.federation.layouts import MOST_EXACT
 
 __all__ = ["Membership", "Settlement"]
-
-_MOST_WEIGHT: Final = 2.0**53
-"""The most that a round takes: beyond it, sums of weights are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +105,7 @@ def _weights(request: MergeRequest, members: tuple[str, ...]) -> Mapping[str, fl
     if set(given) != set(members):
         raise InvalidParameter("weights name each member once, and no other", field="weights")
     for name, weight in given.items():
-        if not 0 < weight <= _MOST_WEIGHT:
+        if not 0 < weight <= MOST_EXACT:
             raise InvalidParameter(
                 f"the weight of {name!r} must be above 0 and at most 2^53, not {weight}",
                 field="weights",

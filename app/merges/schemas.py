@@ -16,6 +16,7 @@ from app.merges.request import MAX_DEADLINE_S, MAX_MEMBERS, MIN_DEADLINE_S, Merg
 from app.merges.service import Joining
 from app.models.spaces.records import SpaceRecord
 from modelkin.errors import InvalidParameter
+from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.shards.public_keys import check_public_key
 
 __all__ = [
@@ -30,7 +31,6 @@ __all__ = [
 ]
 
 State = Literal["joining", "sending", "combining", "done", "failed"]
-_MOST_EXAMPLES = 2**53
 _MOST_PEAK = 2.0**63
 
 
@@ -105,7 +105,7 @@ class JoinIn(RequestModel):
         ),
     ]
     examples: int | None = Field(
-        None, ge=1, le=_MOST_EXAMPLES, description="that the model was trained on: its weight"
+        None, ge=1, le=MOST_EXACT, description="that the model was trained on: its weight"
     )
     peak: float | None = Field(
         None, ge=0, le=_MOST_PEAK, description="the largest magnitude of what it will send"

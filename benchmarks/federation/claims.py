@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.report import Table
+from modelkin.federation.layouts import MOST_EXACT
 from modelkin.integrations.federation.kin_robust import KinRobust, Verdicts
-from modelkin.integrations.federation.node_weights import MOST_EXAMPLES, RoundMembers, node_weights
+from modelkin.integrations.federation.node_weights import RoundMembers, node_weights
 from studies.measures import mean_of
 
 DRAWS: Final = 200
@@ -62,13 +63,14 @@ def claims_of(alpha: float, seed: int) -> npt.NDArray[np.int64]:
     """How many samples each client has, ``(CLIENTS,)``."""
     rng = np.random.default_rng([seed, round(100 * alpha)])
     shares = rng.dirichlet(np.full(CLIENTS, alpha), CLASSES)
-    return np.sum([rng.multinomial(SAMPLES, each) for each in shares], axis=0)
+    dealt = [rng.multinomial(SAMPLES, each) for each in shares]
+    return np.asarray(np.sum(dealt, axis=0), np.int64)
 
 
 def capped(claims: Sequence[int] | npt.NDArray[np.int64], cap: float | None) -> Capped:
     """What the product's cap does to clients with so many samples, of whom the last may lie."""
     honest = _weights([int(each) for each in claims], cap)
-    lying = _weights([*(int(each) for each in claims[:-1]), int(MOST_EXAMPLES)], cap)
+    lying = _weights([*(int(each) for each in claims[:-1]), MOST_EXACT], cap)
     own = np.asarray(claims, np.float64)
     return Capped(
         taken=float(1 - honest.sum() / own.sum()),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,14 +14,14 @@ LOW, HIGH = [0.3, 0.9], [0.0, 0.0]
 """A difference of 0.6 whose interval of two seeds has both signs."""
 
 
-class Uncertain(dict[tuple[str, ...], list[float]]):
+class Uncertain(dict[Any, list[float]]):
     """Figures of two seeds: ours are ahead on average, and not beyond the interval."""
 
     def __init__(self, *theirs: str) -> None:
         super().__init__()
         self._theirs = theirs
 
-    def __missing__(self, key: tuple[str, ...]) -> list[float]:
+    def __missing__(self, key: Any) -> list[float]:
         return HIGH if key[-1] in self._theirs else LOW
 
 

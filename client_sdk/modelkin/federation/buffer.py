@@ -13,21 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
-from modelkin.federation.layouts import misfit
+from modelkin.federation.layouts import MOST_EXACT, misfit
 
 __all__ = ["Arrays", "Counted", "ModelBuffer", "Update", "staleness_weight"]
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 """A model: its arrays of numbers or truth values, by name."""
-
-_MOST_WEIGHT: Final = 2.0**53
-"""More would make a sum of weights infinite, and a step of it zero."""
 
 
 def staleness_weight(staleness: int) -> float:
@@ -146,7 +143,7 @@ class ModelBuffer:
             )
         weight = update.weight
         is_number = isinstance(weight, int | float) and weight is not True
-        if not (is_number and 0 < weight <= _MOST_WEIGHT):
+        if not (is_number and 0 < weight <= MOST_EXACT):
             raise InvalidParameter(
                 f"its weight is {weight!r}, not a number above 0 and at most 2^53", field="weight"
             )

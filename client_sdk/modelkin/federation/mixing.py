@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin.errors import InvalidParameter
+from modelkin.federation.layouts import other_layout
 
 __all__ = ["Loss", "Mixed", "Mixing", "Tensors", "Wants", "mix"]
 
@@ -134,26 +135,19 @@ def mix(cluster: Tensors, common: Tensors, share: float) -> Tensors:
 def _mixed(own: npt.NDArray[Any], other: npt.NDArray[Any], share: float) -> npt.NDArray[Any]:
     found = np.multiply(own, share, dtype=np.float64)
     found += np.multiply(other, 1 - share, dtype=np.float64)
-    return np.asarray((np.rint(found) if own.dtype.kind in "iu" else found).astype(own.dtype))
+    return np.asarray((found if own.dtype.kind == "f" else np.rint(found)).astype(own.dtype))
 
 
 def _check_layouts(cluster: Tensors, common: Tensors) -> None:
     """Raise :class:`InvalidParameter` unless models are of numbers, and of one layout."""
-    if cluster.keys() != common.keys():
-        odd = sorted(cluster.keys() ^ common.keys())
+    why = other_layout(common, cluster)
+    for name, own in ({} if why else cluster).items():
+        if own.dtype != common[name].dtype:
+            why = f"its array {name[:80]!r} is of {common[name].dtype}, not of {own.dtype}"
+    if why is not None:
         raise InvalidParameter(
-            f"the cluster's model and the common one have other tensors: {odd[:3]}", field="common"
+            f"the common model does not fit the cluster's: {why}", field="common"
         )
-    for name, own in cluster.items():
-        if own.dtype.kind not in "fiu":
-            raise InvalidParameter(f"tensor {name!r} is of {own.dtype}", field="cluster")
-        other = common[name]
-        if (own.shape, own.dtype) != (other.shape, other.dtype):
-            raise InvalidParameter(
-                f"tensor {name!r} of the common model is of {other.dtype} {list(other.shape)}, the "
-                f"cluster's of {own.dtype} {list(own.shape)}",
-                field="common",
-            )
 
 
 def _check_share(share: Any) -> float:

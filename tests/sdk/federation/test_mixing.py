@@ -41,6 +41,13 @@ def test_a_mix_is_the_weighted_mean_rounded_once(dtype: str, share: float) -> No
         assert own.dtype == found[name].dtype
 
 
+def test_truth_values_are_those_of_the_larger_share() -> None:
+    """As in means of models: the nearest of both values."""
+    cluster, common = {"on": np.array([True, False])}, {"on": np.array([False, True])}
+    found = Mixing.of(0.7).model(cluster, common).tensors["on"]
+    assert ([True, False], "bool") == (found.tolist(), str(found.dtype))
+
+
 def test_whole_shares_are_exact() -> None:
     """The models themselves, also where one of them has NaN."""
     broken = {**COMMON, "w": np.full((3, 4), np.nan, np.float32)}
@@ -94,9 +101,12 @@ def test_a_share_that_is_none_is_refused(share: Any) -> None:
 @pytest.mark.parametrize(
     ("common", "why"),
     [
-        ({"w": COMMON["w"]}, r"other tensors: \['b', 'steps'\]"),
-        ({**COMMON, "b": np.ones(4, np.float32)}, "'b' of the common model is of float32 .4."),
-        ({**COMMON, "b": np.ones(3)}, "'b' of the common model is of float64"),
+        ({"w": COMMON["w"]}, "another layout: the model has 'b'"),
+        (
+            {**COMMON, "b": np.ones(4, np.float32)},
+            "'b' has the shape .4., not .3.",
+        ),
+        ({**COMMON, "b": np.ones(3)}, "'b' is of float64, not of float32"),
     ],
 )
 def test_models_of_two_layouts_are_refused(common: Any, why: str) -> None:
@@ -114,5 +124,5 @@ def test_what_cannot_be_chosen_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="no share has a finite loss"):
         several.model(CLUSTER, COMMON, lambda _: float("nan"))
     words = {"w": np.array(["a"])}
-    with pytest.raises(InvalidParameter, match="'w' is of <U1"):
+    with pytest.raises(InvalidParameter, match=r"the common model does not fit .* 'w' is of <U1"):
         several.model(words, words, lambda _: 0.0)

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from modelkin.errors import InvalidParameter
+from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.public_keys import check_public_key
 from modelkin.federation.shards.roster import Party
 
 __all__ = ["party_of", "why_not"]
-
-_MAX_EXAMPLES = 2**53
 
 
 def why_not(terms: Mapping[str, Any], name: str, said: Mapping[str, Any]) -> str | None:
@@ -32,7 +31,7 @@ def why_not(terms: Mapping[str, Any], name: str, said: Mapping[str, Any]) -> str
         least_power(said["peak"])
         examples = said["examples"]
         if terms["members"][name] is None and not (
-            type(examples) is int and 1 <= examples <= _MAX_EXAMPLES
+            type(examples) is int and 1 <= examples <= MOST_EXACT
         ):
             return f"its examples are {examples!r}, not a whole number from 1 to 2^53"
     except InvalidParameter as error:

@@ -16,6 +16,7 @@ from modelkin.federation.buckets.party import BucketParty
 from modelkin.federation.buckets.record import FORMAT, Record
 from modelkin.federation.buckets.statements import Statements, statement_key
 from modelkin.federation.buckets.stores import Store
+from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.merging.polling import Polling
 from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
 from modelkin.federation.sharing.values import ValueSink, source_of
@@ -265,7 +266,9 @@ def _check(terms: Mapping[str, Any]) -> None:
         raise InvalidParameter("a party is a member or neutral, and once", field="neutral")
     if terms["leader"] not in names:
         raise InvalidParameter("the leader is one of the parties", field="leader")
-    if terms["weights"] != "examples" and not all(_is_within(w, 2**53) for w in members.values()):
+    if terms["weights"] != "examples" and not all(
+        _is_within(w, MOST_EXACT) for w in members.values()
+    ):
         raise InvalidParameter("a weight is above 0 and at most 2^53", field="members")
     if terms["of"] not in {"weights", "delta"}:
         raise InvalidParameter("of is 'weights' or 'delta'", field="of")

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from modelkin.errors import InvalidParameter
+from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.shards.draws import Label, draws, stream
 from modelkin.federation.shards.partition import Partition
 from modelkin.federation.shards.plan import CHECK_WORDS, Plan
@@ -69,7 +70,7 @@ class Round:
         if not 0 <= self.attempt < 2**16:
             raise InvalidParameter("an attempt's number is 0 to 65535", field="attempt")
         for place, weight in self.weights.items():
-            if not (math.isfinite(weight) and 0 < weight <= 2.0**53):
+            if not (math.isfinite(weight) and 0 < weight <= MOST_EXACT):
                 raise InvalidParameter(
                     f"the weight of member {place} must be above 0 and at most 2^53, not {weight}",
                     field="weights",

@@ -18,12 +18,12 @@ from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter
 from modelkin.federation.additions import cover, holders, rarity
+from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.learngenes.aggregate import check_weight
 from modelkin.integrations.federation.cluster_means import Model
 
 __all__ = [
     "BY_SUPPORT",
-    "MOST_EXAMPLES",
     "NodeWeights",
     "RoundMembers",
     "WeightName",
@@ -34,9 +34,6 @@ __all__ = [
 
 Id = TypeVar("Id", int, str)
 WeightName = Literal["examples", "equal", "cover", "rarity"]
-
-MOST_EXAMPLES: Final = 2.0**53
-"""The most examples of a client; more would make a sum infinite, or other clients' shares zero."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +92,7 @@ def _by_examples(members: Sequence[Id], known: RoundMembers[Id], /) -> Weights[I
     for member in members:
         try:
             values[member] = check_weight(known.examples.get(member), "its reply")
-            if values[member] > MOST_EXAMPLES:
+            if values[member] > MOST_EXACT:
                 raise InvalidParameter(f"it claims {values[member]:g} examples, more than 2^53")
         except InvalidParameter as error:
             values[member], down[member] = 0.0, str(error)

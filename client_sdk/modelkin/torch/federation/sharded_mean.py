@@ -12,13 +12,14 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from numbers import Real
-from typing import Any, Final
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from modelkin.errors import InvalidParameter
+from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
 from modelkin.federation.shards.roster import Party, Roster, Round
@@ -28,8 +29,6 @@ from modelkin.torch.federation.cells import Cell, Cells, ConcealedCells, PlainCe
 from modelkin.torch.federation.ranks import MAX_MESSAGE, Ranks
 
 __all__ = ["ShardedMean"]
-
-MAX_WEIGHT: Final = 2.0**53
 
 STRETCH_VALUES: int = 2**22
 """The number of values that are averaged at a time, over all shards together: 16 MiB."""
@@ -327,7 +326,7 @@ def _number(value: Any) -> float:
 
 
 def _weight(weight: Any) -> float:
-    if 0 < (number := _number(weight)) <= MAX_WEIGHT:
+    if 0 < (number := _number(weight)) <= MOST_EXACT:
         return number
     message = f"a rank's weight must be above 0 and at most 2^53, not {weight!r}"
     raise InvalidParameter(message, field="weight")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from modelkin.errors import InvalidInput, InvalidParameter, ModelkinError
+from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.shards.fixed_point import least_power
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.sharing import Combined, SentCell, assemble
@@ -33,7 +34,6 @@ BUNDLE_BYTES: Final = 1 << 28
 """The bytes of cells in a message to an aggregator, about: memory does not grow with the model."""
 
 _ATTEMPTS: Final = 2
-_MAX_EXAMPLES: Final = 2**53
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def check_examples(value: object) -> int:
         InvalidParameter: the value is not a whole number from 1 to 2^53.
     """
     whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
-    if not whole or not 1 <= value <= _MAX_EXAMPLES:  # type: ignore[operator]  # a number
+    if not whole or not 1 <= value <= MOST_EXACT:  # type: ignore[operator]  # a number
         raise InvalidParameter(
             f"its examples are {value!r}, not a whole number from 1 to 2^53", field="examples"
         )

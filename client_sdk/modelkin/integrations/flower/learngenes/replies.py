@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Message
 
 from modelkin.errors import InvalidInput
+from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.learngenes.aggregate import check_weight, unfit
 from modelkin.integrations.flower._arrays import only
 from modelkin.integrations.flower._grids import failure
@@ -20,9 +21,6 @@ from modelkin.integrations.flower.learngenes.mod import RECORD
 __all__ = ["SentLayers", "Values", "read_layers"]
 
 Values = Mapping[str, npt.NDArray[Any]]
-
-_MOST_EXAMPLES: Final = 2.0**53
-"""The most examples of a client; more would make a sum infinite, or other clients' shares zero."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +96,6 @@ def _check_layers(
         raise InvalidInput("its reply must have one record of metrics")
     (metrics,) = content.metric_records.values()
     examples = check_weight(metrics.get(weighted_by), "its reply")
-    if examples > _MOST_EXAMPLES:
+    if examples > MOST_EXACT:
         raise InvalidInput(f"it claims {examples:g} examples, more than 2^53")
     return SentLayers(reply, values, examples)
