@@ -28,6 +28,7 @@ from modelkin.integrations.federation.cluster_means import (
 )
 from modelkin.integrations.federation.data_clusters import Asker, DataClusters
 from modelkin.integrations.federation.kin_robust import KinJudge, KinRobust, Verdicts
+from modelkin.integrations.federation.metric_forms import forms_of, odd_forms
 from modelkin.integrations.federation.node_weights import (
     RoundMembers,
     WeightName,
@@ -100,13 +101,13 @@ class Reply:
 
     Attributes:
         arrays: the trained model.
-        examples: how many examples the client claims.
+        examples: how many examples the client claims; None where it says nothing of them.
         support: the values of its ``SupportMessage``; None where there are none.
         metrics: numbers by name.
     """
 
     arrays: Model
-    examples: object = 1
+    examples: object = None
     support: Mapping[str, Any] | None = None
     metrics: Mapping[str, object] = field(default_factory=dict)
 
@@ -307,6 +308,7 @@ class ClusteredRounds:
         """Average all clients and each cluster; return the shares in clusters, and reasons."""
         models = {node: reply.arrays for node, reply in replies.items()}
         wrong = misfits(models, self.arrays)
+        wrong |= odd_forms({n: forms_of(r.metrics) for n, r in replies.items() if n not in wrong})
         known = RoundMembers(
             {node: model for node, model in models.items() if node not in wrong},
             {node: reply.examples for node, reply in replies.items()},

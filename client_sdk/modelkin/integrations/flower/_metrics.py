@@ -1,41 +1,30 @@
-"""Leave out members whose metrics have another form than most, before they are aggregated.
-
-The app's own function averages the metrics, or computes something else. A list in place of a number
-could raise an error there, and end the whole run.
-"""
+"""Leave out members whose metrics have another form than most, before they are aggregated."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from flwr.app import Message, MetricRecord, RecordDict
+from flwr.app import Message, RecordDict
+
+from modelkin.integrations.federation.metric_forms import forms_of, odd_forms
 
 __all__ = ["odd_metrics", "without_odd_metrics"]
 
 log = logging.getLogger("modelkin.integrations")
 
-K = TypeVar("K")
-Forms = dict[str, str]
-"""The form of each metric by name, a number or a list of a length; ``""`` is for the record."""
+Id = TypeVar("Id", int, str)
 
 
-def odd_metrics(contents: Mapping[K, RecordDict]) -> dict[K, str]:
+def odd_metrics(contents: Mapping[Id, RecordDict], besides: str | None = None) -> dict[Id, str]:
     """The reasons why some members' metrics cannot be averaged with those of most, by member.
 
     Args:
         contents: the contents of the members' replies, each with one record of metrics.
+        besides: the name of a metric that is judged by itself.
     """
-    forms = {member: _forms(content) for member, content in contents.items()}
-    counted = Counter(tuple(sorted(form.items())) for form in forms.values())
-    usual = dict(counted.most_common(1)[0][0]) if counted else {}
-    return {
-        member: f"its metrics differ from those of most: {_difference(form, usual)}"
-        for member, form in forms.items()
-        if form != usual
-    }
+    return odd_forms({member: _forms(content, besides) for member, content in contents.items()})
 
 
 def without_odd_metrics(server_round: int, replies: Iterable[Message]) -> list[Message]:
@@ -53,23 +42,7 @@ def without_odd_metrics(server_round: int, replies: Iterable[Message]) -> list[M
     return [reply for at, reply in enumerate(replies) if at not in odd]
 
 
-def _forms(content: RecordDict) -> Forms:
+def _forms(content: RecordDict, besides: str | None) -> dict[str, str]:
     ((record, metrics),) = content.metric_records.items()
-    return {"": f"in a record {record[:80]!r}", **{name: _form(metrics, name) for name in metrics}}
-
-
-def _form(metrics: MetricRecord, name: str) -> str:
-    value = metrics[name]
-    return f"a list of {len(value)}" if isinstance(value, list) else "a number"
-
-
-def _difference(form: Forms, usual: Forms) -> str:
-    """The names that only one of two forms has, or else the metrics that differ."""
-    names = sorted(form.keys() ^ usual.keys())
-    if names:
-        return ", ".join(name[:80] for name in names)
-    return ", ".join(
-        f"{name[:80] or 'they'} {'is' if name else 'are'} {form[name]}, not {usual[name]}"
-        for name in sorted(form)
-        if form[name] != usual[name]
-    )
+    forms = {"": f"in a record {record[:80]!r}", **forms_of(metrics)}
+    return {name: form for name, form in forms.items() if name != besides}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from flwr.app import Message, RecordDict
@@ -11,7 +12,19 @@ from modelkin.integrations.federation.cluster_means import Model
 from modelkin.integrations.flower._arrays import only, values_of
 from modelkin.integrations.flower._metrics import odd_metrics
 
-__all__ = ["read_models"]
+__all__ = ["first_of_each", "read_models"]
+
+log = logging.getLogger("modelkin.integrations")
+
+
+def first_of_each(server_round: int, replies: Iterable[Message]) -> list[Message]:
+    """Log and leave out further answers of clients that have answered."""
+    found = dict[int, Message]()
+    for reply in replies:
+        node = reply.metadata.src_node_id
+        if found.setdefault(node, reply) is not reply:
+            log.warning("round %d: only the first answer of node %d counts", server_round, node)
+    return list(found.values())
 
 
 def read_models(
@@ -35,7 +48,9 @@ def read_models(
         except InvalidParameter as error:
             wrong[node] = str(error)
     wrong |= misfits(models)
-    wrong |= odd_metrics({node: each for node, each in sent.items() if node not in wrong})
+    # The number of examples is the rule of weights' to judge: some need none.
+    fitting = {node: each for node, each in sent.items() if node not in wrong}
+    wrong |= odd_metrics(fitting, besides=examples_name)
     return {node: model for node, model in models.items() if node not in wrong}, examples, wrong
 
 

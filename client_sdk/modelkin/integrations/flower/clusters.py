@@ -41,6 +41,7 @@ from modelkin.integrations.flower._cluster_settings import (
     sharded_inside,
 )
 from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts, take_records
+from modelkin.integrations.flower._replies import first_of_each
 from modelkin.integrations.flower.data import ask_subspaces, check_patience
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.mixing import RECORD as MIX
@@ -247,7 +248,7 @@ class ClusteredStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Cluster the clients, then aggregate with the wrapped strategy."""
-        replies = list(replies)
+        replies = first_of_each(server_round, replies)
         share = self._wanted.note(server_round, take_records(replies, MIX))
         messages, unread = self._supports.read(take_records(replies))
         if self._data is None:

@@ -218,6 +218,7 @@ LIES: dict[str, dict[str, Any]] = {
     "texts": {"arrays": {**initial(), "b": np.array(["a"] * 20)}},
     "NaN": {"arrays": {**initial(), "b": np.full(20, np.nan, np.float32)}},
     "infinite in the model's type": {"arrays": {**initial(), "b": np.full(20, 1e300)}},
+    "no word of examples": {"examples": None},
     "no examples": {"examples": 0},
     "fewer than none": {"examples": -4},
     "infinitely many": {"examples": float("inf")},
@@ -244,10 +245,8 @@ def test_a_client_that_lies_is_left_out(lie: str) -> None:
     assert close(dict(without.rounds.arrays), rounds.arrays)
 
 
-@pytest.mark.parametrize(
-    "odd", [10**400, float("nan"), float("inf"), True, "0.5", [0.5], np.zeros(2), None]
-)
-def test_a_metric_that_is_no_number_ends_no_round(odd: object) -> None:
+@pytest.mark.parametrize("odd", [10**400, float("nan"), float("inf")])
+def test_a_metric_beyond_all_numbers_ends_no_round(odd: object) -> None:
     """It has no mean in its cluster; its client counts, and other metrics have theirs."""
     federation, plain = Federation(), Federation()
     plain.run(EVERYONE)
@@ -260,14 +259,48 @@ def test_a_metric_that_is_no_number_ends_no_round(odd: object) -> None:
     assert plain.model(2) == federation.model(2)
 
 
-@pytest.mark.parametrize("odd", [None, 3, ["accuracy"], {1: 2.0, "accuracy": 0.5, None: 3.0}])
-def test_metrics_of_another_form_end_no_round(odd: object) -> None:
-    """Texts name metrics; a client that sends none leaves its cluster without."""
+@pytest.mark.parametrize(
+    ("odd", "what"),
+    [
+        (True, "accuracy is of type bool, not a number"),
+        ("0.5", "accuracy is of type str, not a number"),
+        ([0.5], "accuracy is a list of 1, not a number"),
+        (np.zeros(2), "accuracy is of type ndarray, not a number"),
+        (None, "accuracy is of type NoneType, not a number"),
+    ],
+)
+def test_a_client_whose_metric_is_no_number_is_left_out(odd: object, what: str) -> None:
+    """As in Flower: the means of all others, of models and of metrics, are those without it."""
+    federation, without = Federation(), Federation()
+    without.run(EVERYONE, gone=(2,))
+    rounds = federation.run(EVERYONE, instead={2: {"metrics": {"accuracy": odd}}})
+    assert rounds.clusters is not None
+    reason = f"its metrics differ from those of most: {what}"
+    assert {2: reason} == rounds.clusters.weighted_down
+    assert without.model(5) == federation.model(5)
+    assert without.rounds.metrics[None] == rounds.metrics[None]
+    assert close(dict(without.rounds.arrays), rounds.arrays)
+
+
+@pytest.mark.parametrize("odd", [None, 3, ["accuracy"], {}, {"loss": 0.5}])
+def test_clients_of_other_metrics_than_most_are_left_out(odd: object) -> None:
+    """Three of eight, with the names in which they differ."""
     federation = Federation()
-    rounds = federation.run(EVERYONE, instead={node: {"metrics": odd} for node in NORTH})
-    expected = {"accuracy": 0.5} if isinstance(odd, dict) else {}
-    assert expected == pytest.approx(rounds.metrics[federation.cluster(2)])
-    assert ["accuracy"] == [*rounds.metrics[federation.cluster(5)]]
+    rounds = federation.run(EVERYONE, instead={node: {"metrics": odd} for node in NORTH[:3]})
+    assert rounds.clusters is not None
+    assert set(NORTH[:3]) == rounds.clusters.weighted_down.keys()
+    assert all("accuracy" in why for why in rounds.clusters.weighted_down.values())
+    assert {"accuracy": 0.4} == pytest.approx(rounds.metrics[federation.cluster(4)])
+
+
+def test_where_nobody_sends_a_metric_nobody_is_left_out() -> None:
+    """Nor where all send texts, or names that are none: these have no mean."""
+    for odd in (None, {}, {"note": "fine"}, {1: 2.0, None: 3.0}):
+        federation = Federation()
+        rounds = federation.run(EVERYONE, instead={node: {"metrics": odd} for node in EVERYONE})
+        assert rounds.clusters is not None
+        assert {} == rounds.clusters.weighted_down
+        assert {} == rounds.metrics[None]
 
 
 @pytest.mark.parametrize(
