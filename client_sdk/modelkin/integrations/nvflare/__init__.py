@@ -2,13 +2,14 @@
 
 ``ClusterClient`` is for a training script with NVFlare's Client API: it sends the support of an
 importance, or its signature, and answers questions about the site's data. ``ClusteredFedAvg`` is
-the job's controller. ``ShardClient`` is what a site demands of averages in shards, in which no
-party sees its model. See docs/nvflare.md.
+the job's controller, and ``KinRobust`` its limits of updates that count. ``ShardClient`` is what a
+site demands of averages in shards, in which no party sees its model. See docs/nvflare.md.
 """
 
 from __future__ import annotations
 
 from modelkin.errors import MissingExtra
+from modelkin.integrations.federation.kin_robust import KinRobust
 from modelkin.integrations.federation.shards.client import ShardClient
 
 try:
@@ -19,4 +20,4 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtra("nvflare", "nvflare") from error
 
-__all__ = ["ClusterClient", "ClusteredFedAvg", "ShardClient"]
+__all__ = ["ClusterClient", "ClusteredFedAvg", "KinRobust", "ShardClient"]

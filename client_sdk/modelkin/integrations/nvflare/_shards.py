@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from nvflare.apis.fl_constant import FLMetaKey
 from nvflare.client import FLModel
 
 from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.federation.shards.plan import Plan
 from modelkin.integrations.federation.cluster_means import Model
 from modelkin.integrations.federation.clustered_rounds import SummedMeans
+from modelkin.integrations.federation.metric_forms import forms_of, odd_forms
 from modelkin.integrations.federation.shards import vectors
 from modelkin.integrations.federation.shards.leader import RoundLeader
 from modelkin.integrations.federation.shards.members import ShardMembers
@@ -28,7 +28,7 @@ from modelkin.integrations.federation.shards.messages import (
     read,
 )
 from modelkin.integrations.federation.shards.rounds import ShardRound
-from modelkin.integrations.nvflare._messages import META, said
+from modelkin.integrations.nvflare._messages import META, examples_of, said
 
 __all__ = ["SHARDS", "SiteShards", "make_plan", "packed", "unpacked"]
 
@@ -153,10 +153,14 @@ class SiteShards:
                 message = leader.open(node, _read(answers.get(node)))
                 if answers[node].params:
                     raise InvalidParameter("it sent its arrays in the clear", field="arrays")
-                examples = (answers[node].meta or {}).get(FLMetaKey.NUM_STEPS_CURRENT_ROUND, 1)
+                examples = examples_of(answers[node])
                 leader.trained[place] = leader.read_training(message, examples)
             except InvalidInput as error:
                 leader.refused[place] = str(error)
+        forms = {at: forms_of(answers[leader.node(at)].metrics) for at in leader.trained}
+        for place, why in odd_forms(forms).items():
+            leader.refused[place] = why
+            del leader.trained[place]
 
     def average(
         self, server_round: int, clusters: Mapping[int, Sequence[int]], sent: Mapping[int, Model]

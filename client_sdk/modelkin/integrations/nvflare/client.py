@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from nvflare import client as flare
-from nvflare.apis.fl_constant import FLMetaKey
 
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter, ModelkinError
@@ -27,7 +26,13 @@ from modelkin.integrations.federation.shards.client_state import MemoryState
 from modelkin.integrations.federation.shards.messages import ShardMessage
 from modelkin.integrations.federation.shards.rounds import check_examples
 from modelkin.integrations.federation.support_maker import SupportMaker
-from modelkin.integrations.nvflare._messages import META, asks_for_subspace, said
+from modelkin.integrations.nvflare._messages import (
+    EXAMPLES,
+    META,
+    asks_for_subspace,
+    examples_of,
+    said,
+)
 from modelkin.integrations.nvflare._shards import packed, unpacked
 
 __all__ = ["ClusterClient"]
@@ -147,9 +152,13 @@ class ClusterClient:
 
         Args:
             model: its arrays by name, and how many examples it was trained on, as
-                ``meta={"NUM_STEPS_CURRENT_ROUND": n}``; 1 where that is missing. What the site
-                tested the received model by goes in its ``metrics``.
+                ``meta={"NUM_STEPS_CURRENT_ROUND": n}``. A site that does not say is left out,
+                unless the controller has other ``weights``. What the site tested the received
+                model by goes in its ``metrics``, under the names that all sites use.
         """
+        examples = examples_of(model)
+        if examples is None:
+            log.warning("the server is not told how many examples: give meta={%r: n}", EXAMPLES)
         params = {
             name: values for name, values in (model.params or {}).items() if self._leaves(name)
         }
@@ -157,7 +166,6 @@ class ClusterClient:
         if self._message is not None:
             values = {**self._message.to_values(), "tags": self._tags}
         if self._shards is not None:
-            examples = (model.meta or {}).get(FLMetaKey.NUM_STEPS_CURRENT_ROUND, 1)
             model.params, sealed = {}, self._seal(params, examples)
             values |= packed(sealed)
         if values:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
 import numpy as np
-from nvflare.apis.fl_constant import FLMetaKey
 from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.workflows.model_controller import ModelController
-from nvflare.client import FLModel, ParamsType
+from nvflare.client import FLModel
 
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION
 from modelkin.core.indices import MAX_PARAMETERS
@@ -24,7 +24,6 @@ from modelkin.integrations.federation.cluster_means import Model
 from modelkin.integrations.federation.clustered_rounds import (
     ClusteredRounds,
     ClusterRules,
-    Reply,
 )
 from modelkin.integrations.federation.data_clusters import ASK, Answers
 from modelkin.integrations.federation.kin_robust import KinRobust
@@ -32,7 +31,8 @@ from modelkin.integrations.federation.node_weights import WeightName
 from modelkin.integrations.federation.shards import vectors
 from modelkin.integrations.nvflare._files import read_model, read_state, report_of, write_run
 from modelkin.integrations.nvflare._messages import META, said
-from modelkin.integrations.nvflare._shards import SHARDS, SiteShards, make_plan
+from modelkin.integrations.nvflare._replies import arrays_of, read_reply
+from modelkin.integrations.nvflare._shards import SiteShards, make_plan
 
 __all__ = ["ClusteredFedAvg"]
 
@@ -70,7 +70,8 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         by: ``"supports"``, or ``"data"``.
         weights: how sites count in a mean: ``"examples"``, ``"equal"``, ``"cover"`` or
             ``"rarity"``; see ``modelkin.integrations.flower.ClusteredStrategy``.
-        robust: whether sites whose updates are at chance from their cluster are left out.
+        robust: whether sites whose updates are at chance from their cluster are left out: True, or
+            a ``KinRobust`` with other limits, which a job's configuration has by name.
         separation: see ``modelkin.integrations.flower.ClusteredStrategy``, also for
             ``n_clusters``, ``distance_threshold``, ``forget_after`` and ``recluster_every``.
         n_clusters: the number of clusters; None where it is to be found.
@@ -104,7 +105,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         before: str = "",
         by: str = "supports",
         weights: WeightName = "examples",
-        robust: bool = False,
+        robust: bool | KinRobust | Mapping[str, Any] = False,
         separation: float = DEFAULT_SEPARATION,
         n_clusters: int | None = None,
         distance_threshold: float | None = None,
@@ -137,7 +138,8 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         # NVFlare writes a job's configuration from attributes that are called like arguments.
         self._num_rounds, self._initial, self._before = num_rounds, initial, before
         self._by, self._weights, self._separation = by, weights, separation
-        self._robust = robust
+        # A KinRobust has slots, of which NVFlare would write none.
+        self._robust = asdict(robust) if isinstance(robust, KinRobust) else robust
         self._n_clusters, self._distance_threshold = n_clusters, distance_threshold
         self._forget_after, self._recluster_every = forget_after, recluster_every
         self._k_max, self._min_members = k_max, min_members
@@ -145,10 +147,11 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         self._num_clients, self._timeout, self._patience = num_clients, timeout, patience
         self._choice = None if shared is None else LayerChoice(tensors=shared)
         self._shards = None if shards is None else dict(shards)
-        self._rules = self._cluster_rules()
+        self.rules = self._cluster_rules()
+        """How sites are clustered and averaged."""
         self._check_shards()
         self._averages: SiteShards | None = None
-        ClusteredRounds({}, self._rules)  # refuses rules that are out of their range
+        ClusteredRounds({}, self.rules)  # refuses rules that are out of their range
         self._nodes: dict[str, int] = {}
         self._sent: dict[int, Model] = {}
         self._reports: list[dict[str, Any]] = []
@@ -184,7 +187,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         answers = self._exchange(asked, rounds.names.names, self._timeout)
         if self.abort_signal.triggered:
             return False
-        replies = {node: self._reply(node, answer) for node, answer in answers.items()}
+        replies = {node: read_reply(answer, self._sent[node]) for node, answer in answers.items()}
         rounds.finish(server_round, replies)
         self._report(rounds, server_round, {n: _SILENT for n in sampled if n not in replies})
         return True
@@ -222,7 +225,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         if self.abort_signal.triggered:
             return False
         averages.take(answers, list(messages))
-        replies = {node: self._reply(node, answer) for node, answer in answers.items()}
+        replies = {node: read_reply(answer, self._sent[node]) for node, answer in answers.items()}
         rounds.finish_summed(
             server_round, replies, lambda found: averages.average(server_round, found, self._sent)
         )
@@ -233,7 +236,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
 
     @property
     def _plan_settings(self) -> dict[str, Any]:
-        return {**(self._shards or {}), "min_members": self._rules.min_members}
+        return {**(self._shards or {}), "min_members": self.rules.min_members}
 
     def _check_shards(self) -> None:
         """Refuse settings of shards that are out of their range, or that need sites' models."""
@@ -245,7 +248,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
                 "masks='own' is for averages of the same sites in each round, and clusters change",
                 field="shards",
             )
-        if self._weights != "examples" or self._robust:
+        if self._weights != "examples" or self.rules.robust is not None:
             raise InvalidParameter(
                 "in shards no party sees a site's model: weights must be 'examples', and robust "
                 "False",
@@ -256,7 +259,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         """The rounds to carry out, and how many were carried out before."""
         if self._before:
             state, self._reports = read_state(Path(self._before))
-            rounds = ClusteredRounds(state.arrays, self._rules, state.num_values)
+            rounds = ClusteredRounds(state.arrays, self.rules, state.num_values)
             state.restore(rounds)
             self._nodes = {name: node for node, name in state.names.items()}
             return rounds, state.server_round
@@ -266,7 +269,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
             layout = {name: (str(each.dtype), each.shape) for name, each in whole.items()}
             names = Learngene.of(layout, self._choice, buffers=False).names
             shared = {name: whole[name] for name in names}
-        return ClusteredRounds(shared, self._rules, num_values), 0
+        return ClusteredRounds(shared, self.rules, num_values), 0
 
     def _initial_model(self) -> dict[str, np.ndarray[Any, Any]]:
         if self._initial:
@@ -274,7 +277,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
             paths = [folder / self._initial for folder in folders]
             return read_model(next((path for path in paths if path.exists()), paths[-1]))
         model = self.load_model()
-        arrays = _arrays_of(getattr(model, "params", None))
+        arrays = arrays_of(getattr(model, "params", None))
         if not arrays:
             raise InvalidParameter(
                 "there is no model to begin with: give initial, or the job a persistor",
@@ -320,30 +323,12 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         with lock:
             return dict(sorted(found.items()))
 
-    def _reply(self, node: int, answer: FLModel) -> Reply:
-        """What a site sent; a difference becomes a model."""
-        arrays = _arrays_of(answer.params)
-        if answer.params_type == ParamsType.DIFF:
-            before = self._sent[node]
-            arrays = {
-                name: np.asarray(before[name] + step, before[name].dtype)
-                if name in before and before[name].shape == step.shape and _is_finite(step)
-                else step  # which the rounds refuse, and name
-                for name, step in arrays.items()
-            }
-        values = said(answer)
-        support = None
-        if values is not None:  # without a name: NVFlare knows who it is
-            support = {n: v for n, v in values.items() if n not in ("name", SHARDS)} or None
-        examples = (answer.meta or {}).get(FLMetaKey.NUM_STEPS_CURRENT_ROUND, 1)
-        return Reply(arrays, examples, support, answer.metrics)
-
     def _cluster_rules(self) -> ClusterRules:
         least = 1 if self._choice is None and self._shards is None else MIN_MEMBERS
         return ClusterRules(
             by=self._by,
             weights=self._weights,
-            robust=KinRobust.of(self._robust),
+            robust=_limits_of(self._robust),
             separation=self._separation,
             n_clusters=self._n_clusters,
             distance_threshold=self._distance_threshold,
@@ -355,19 +340,15 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         )
 
 
-def _arrays_of(params: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Arrays by name, of what a site sent; empty where that is nothing of the kind."""
-    if not isinstance(params, Mapping):
-        return {}
-    return {str(name): _array_of(values) for name, values in params.items()}
+def _limits_of(robust: bool | Mapping[str, Any]) -> KinRobust | None:
+    """The limits of updates that count, None where all do; also by name.
 
-
-def _array_of(values: Any) -> np.ndarray[Any, Any]:
+    Raises:
+        InvalidParameter: they are none.
+    """
+    if not isinstance(robust, Mapping):
+        return KinRobust.of(robust)
     try:
-        return np.asarray(values)
-    except (TypeError, ValueError):  # such as a list of lists of unequal lengths
-        return np.empty(0, object)  # which the rounds refuse, and name
-
-
-def _is_finite(values: np.ndarray[Any, Any]) -> bool:
-    return values.dtype.kind in "fiub" and bool(np.isfinite(values).all())
+        return KinRobust(**robust)
+    except TypeError as error:
+        raise InvalidParameter(f"robust: {error}", field="robust") from None

@@ -5,42 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from nvflare import client as flare
 from nvflare.client import FLModel
 
 from modelkin.integrations.nvflare import ClusterClient
-
-Model = dict[str, np.ndarray[Any, Any]]
-
-
-def initial() -> Model:
-    """The weights that a job begins with."""
-    rng = np.random.default_rng(0)
-    return {
-        "body.w": rng.normal(size=(20, 9)).astype(np.float32),
-        "head.b": rng.normal(size=20).astype(np.float32),
-    }
-
-
-def draws(name: str) -> tuple[np.random.Generator, np.random.Generator]:
-    """What a site's kind has in common, and what is its own: odd sites are of one kind."""
-    number = int(name.removeprefix("site-"))
-    return np.random.default_rng(number % 2), np.random.default_rng(100 + number)
-
-
-def importance(name: str) -> np.ndarray[Any, Any]:
-    common, own = draws(name)
-    return np.asarray(common.random(200) ** 4 + 0.05 * own.random(200), np.float32)
-
-
-def trained(params: Model, name: str) -> Model:
-    common, own = draws(name)
-    return {
-        n: (v + 0.3 * common.normal(size=v.shape) + 0.01 * own.normal(size=v.shape)).astype(v.dtype)
-        for n, v in sorted(params.items())
-    }
+from tests.support.federations.plain_kinds import importance, initial, trained
 
 
 class Script:

@@ -14,13 +14,15 @@ import pytest
 pytest.importorskip("nvflare", reason="NVFlare has an environment of its own: `make nvflare`")
 
 from nvflare.client import FLModel, ParamsType
+from nvflare.job_config.api import FedJob
 from safetensors.numpy import load_file, save_file
 
 from modelkin import fit_subspace
 from modelkin.errors import InvalidInput, InvalidParameter
-from modelkin.integrations.nvflare import ClusterClient, ClusteredFedAvg
+from modelkin.integrations.nvflare import ClusterClient, ClusteredFedAvg, KinRobust
 from tests.sdk.integrations.nvflare.controllers import Answer, LocalSites
-from tests.sdk.integrations.nvflare.scripts import Script, draws, initial, trained
+from tests.sdk.integrations.nvflare.scripts import Script
+from tests.support.federations.plain_kinds import draws, initial, trained
 from tests.support.private_names import foreign_private_names
 
 NAMES = tuple(f"site-{number}" for number in range(1, 9))
@@ -118,6 +120,63 @@ def test_differences_are_the_same_as_models(folder: Path) -> None:
     assert all(np.allclose(expected[n], found[n], rtol=1e-6, atol=1e-6) for n in expected)
 
 
+COUNTERS = {"n": np.asarray(1000), "small": np.asarray([7], np.uint8), "on": np.asarray([True])}
+
+
+def _counted(steps: dict[str, Any], folder: Path) -> tuple[Model, dict[str, str]]:
+    """The model of a round in which one site alone says what has changed, and who is left out."""
+    save_file({**initial(), **COUNTERS}, folder / "custom" / "initial.safetensors")
+
+    def step(model: FLModel, _: int) -> FLModel:
+        params = {n: np.zeros_like(each) for n, each in initial().items()} | steps
+        return FLModel(params_type=ParamsType.DIFF, params=params, meta=model.meta)
+
+    scripts: dict[str, Answer] = {"site-1": Script("site-1", step)}
+    LocalSites(scripts, folder, num_rounds=1, initial="initial.safetensors").run()
+    return load_file(folder / "modelkin" / "all.safetensors"), last(folder)["weighted_down"]
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        {"n": np.asarray(7.6), "small": np.asarray([-3.4]), "on": np.asarray([-1.0])},
+        {"n": np.asarray(8), "small": np.asarray([253], np.uint8), "on": np.asarray([-1], np.int8)},
+    ],
+    ids=["floats", "whole"],
+)
+def test_a_difference_of_a_counter_is_rounded(steps: dict[str, Any], folder: Path) -> None:
+    """To the nearest whole number, as a mean is; a difference of bytes may have turned over."""
+    model, left_out = _counted(steps, folder)
+    assert {} == left_out
+    found = {name: (model[name].dtype, model[name].tolist()) for name in COUNTERS}
+    assert {"n": (np.int64, 1008), "small": (np.uint8, [4]), "on": (np.bool_, [False])} == found
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [{"n": np.asarray(1e300)}, {"small": np.asarray([250])}, {"on": np.asarray([True])}],
+    ids=["float", "whole", "truth"],
+)
+def test_a_difference_beyond_a_counter_is_left_out(steps: dict[str, Any], folder: Path) -> None:
+    """With the reason of a model that has such a value."""
+    none = {name: np.zeros_like(values) for name, values in COUNTERS.items()}
+    _, left_out = _counted({**none, **steps}, folder)
+    assert "out of range" in left_out["site-1"]
+
+
+def test_limits_of_updates_are_in_the_job(tmp_path: Path) -> None:
+    """A ``KinRobust`` reaches the server, and is the one that ``robust`` names there."""
+    limits = KinRobust(least=0.2, min_members=4)
+    job = FedJob(name="robust", min_clients=1)
+    job.to_server(ClusteredFedAvg(initial="initial.safetensors", robust=limits))
+    job.export_job(str(tmp_path))
+    (written,) = tmp_path.rglob("config_fed_server.json")
+    (controller,) = json.loads(written.read_text())["workflows"]
+    again = ClusteredFedAvg(**controller["args"])
+    assert again.rules == ClusteredFedAvg(initial="initial.safetensors", robust=limits).rules
+    assert limits == again.rules.robust
+
+
 def _lies(model: FLModel) -> FLModel:
     model.meta["NUM_STEPS_CURRENT_ROUND"] = -1
     return model
@@ -143,6 +202,7 @@ ODD: dict[str, Callable[[FLModel], FLModel | None]] = {
     "another layout": lambda model: FLModel(params={"body.w": np.zeros(3)}, meta=model.meta),
     "no arrays": lambda model: FLModel(params=None, metrics={"a": 1}, meta=model.meta),
     "it lies about its samples": _lies,
+    "no word of its samples": lambda model: FLModel(params=model.params),
     "a difference of texts": _difference(lambda values: values.astype(str)),
     "a difference that is NaN": _difference(lambda values: np.full_like(values, np.nan)),
     "a difference of complex numbers": _difference(lambda values: values * 1j),
@@ -161,6 +221,26 @@ def test_a_site_that_does_not_fit_is_left_out(folder: Path, oddity: str, tmp_pat
         report = last(folder)
         found.append([bits(saved(folder, name, report)) for name in ("site-1", "site-2")])
         assert {"site-3"} == set(report["silent"]) | set(report["weighted_down"])
+    assert found[0] == found[1]
+
+
+def test_of_two_answers_the_first_counts(folder: Path) -> None:
+    """Should the engine ever bring another one."""
+
+    class Repeating(LocalSites):
+        def send_model(self, *, targets: list[str], data: FLModel, **named: Any) -> None:
+            take = named.pop("callback")
+
+            def twice(answer: FLModel) -> None:
+                take(answer)
+                take(FLModel(params=initial(), meta={**answer.meta}))
+
+            super().send_model(targets=targets, data=data, callback=twice, **named)
+
+    found = []
+    for kind in (LocalSites, Repeating):
+        kind(sites(*NAMES), folder, num_rounds=1, initial="initial.safetensors").run()
+        found.append([bits(saved(folder, name, last(folder))) for name in ("site-1", "site-2")])
     assert found[0] == found[1]
 
 
@@ -294,6 +374,9 @@ def test_a_site_that_says_nothing_of_its_data_is_in_no_cluster(folder: Path) -> 
         {"initial": "initial.safetensors", "before": "modelkin"},
         {"by": "names"},
         {"weights": "size"},
+        {"robust": "yes"},
+        {"robust": {"least": 2.0}},
+        {"robust": {"most": 0.5}},
         {"separation": 2.0},
         {"shared": [3]},
         {"min_members": 0},

@@ -17,7 +17,8 @@ from safetensors.numpy import load_file, save_file
 from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.integrations.nvflare import ClusterClient, ClusteredFedAvg, ShardClient
 from tests.sdk.integrations.nvflare.controllers import Answer, LocalSites
-from tests.sdk.integrations.nvflare.scripts import Script, initial, trained
+from tests.sdk.integrations.nvflare.scripts import Script
+from tests.support.federations.plain_kinds import initial, trained
 
 NAMES = tuple(f"site-{number}" for number in range(1, 9))
 GROUPS = [list(NAMES[::2]), list(NAMES[1::2])]
