@@ -23,6 +23,7 @@ from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from app.infra.http.middleware.security_headers import POLICY, page_policy
+from app.infra.http.requests.query_parameters import ignored_parameters
 from app.infra.http.routes import Routes
 from app.infra.http.services import services_of
 from app.infra.programs import service_command
@@ -110,6 +111,7 @@ def _common(request: Request, nonce: str) -> dict[str, Any]:
         "site": navigation.SITE,
         "path": request.url.path,
         "query": request.query_params,
+        "ignored": ignored_parameters(request),
         "identity": identity,
         "keys_required": keys_required,
         "can_write": "write" in scopes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 from typing import Annotated, Any, Final
 
-from fastapi import Header, Query, Request, Response
+from fastapi import Depends, Header, Query, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic_core import to_json
 
@@ -35,8 +35,22 @@ _JSON: Final = "application/json"
 _BYTES_OF_A_MODEL: Final = 700
 _MAX_COLOR: Final = 300
 
+Text = Annotated[str, Query()]
 
-@routes.get("/spaces/{space}/map")
+
+def _view(
+    x: Text = "",
+    y: Text = "",
+    zoom: Text = "",
+    model: Text = "",
+    color: Text = "",
+    hide: Text = "",
+) -> dict[str, str]:
+    """What the script of the page keeps in its address, and reads by itself."""
+    return {"x": x, "y": y, "zoom": zoom, "model": model, "color": color, "hide": hide}
+
+
+@routes.get("/spaces/{space}/map", dependencies=[Depends(_view)])
 def map_page(
     context: ReadingContext,
     spaces: Service[SpaceService],

@@ -2,8 +2,8 @@
 
 A misspelt parameter would be ignored otherwise, and so would all but the last value of a parameter
 that takes one value. The answer would be one to another question. Operations of routers that are
-``AUTHENTICATED`` refuse them. Pages do not, nor do webhooks and health checks: hubs may append
-parameters to an address, and so may probes and proxies.
+``AUTHENTICATED`` refuse them. Pages say which they ignore, since a link from elsewhere may bring
+its own. Webhooks and health checks take any: hubs, probes and proxies append to an address.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from fastapi.exceptions import RequestValidationError
 
 from app.near_names import did_you_mean
 
-__all__ = ["refuse_unknown"]
+__all__ = ["ignored_parameters", "refuse_unknown"]
 
 _MAX_NAMED: Final = 20
 """Unknown parameters that an answer names."""
 _MAX_SHOWN: Final = 60
 """Characters of a name that are shown."""
+_READ_OTHERWISE: Final = (params.Param, params.Body, params.Depends)
+"""The marks of parameters; one without any is of the query, as one marked as such."""
 _FOUND: Final[WeakKeyDictionary[Callable[..., Any], tuple[list[str], frozenset[str]]]] = (
     WeakKeyDictionary()
 )
@@ -49,6 +51,38 @@ def refuse_unknown(request: Request) -> None:
         raise RequestValidationError([_repetition_error(name) for name in repeated])
 
 
+def ignored_parameters(request: Request) -> list[str]:
+    """Say in a sentence each which query parameters the page of a request ignores, a few at most.
+
+    It is a page that goes on without them; of one that no function answers, nothing is known. What
+    its script alone reads is declared by a dependency of the route.
+    """
+    endpoint = request.scope.get("endpoint")
+    if not request.scope["query_string"] or not inspect.isfunction(endpoint):
+        return []
+    own, several = _parameters(endpoint)
+    of_script = (
+        name
+        for each in getattr(request.scope.get("route"), "dependencies", ())
+        for name, _ in _declared_parameters(each.dependency, marked=True)
+    )
+    known = sorted({*own, *of_script})
+    takes = f"This page takes {', '.join(known)}" if known else "This page takes none"
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    unknown = [
+        f"{_shown(name)!r} is no parameter of this page, and is ignored"
+        f"{did_you_mean(name, known)}. {takes}."
+        for name in given
+        if name not in known
+    ]
+    repeated = [
+        f"{name!r} is given several times, and the last one counts."
+        for name, count in given.items()
+        if count > 1 and name in known and name not in several
+    ]
+    return [*unknown, *repeated][:_MAX_NAMED]
+
+
 def _parameters(endpoint: Callable[..., Any]) -> tuple[list[str], frozenset[str]]:
     """The query parameters of an operation, and which of them may have several values."""
     found = _FOUND.get(endpoint)
@@ -59,14 +93,27 @@ def _parameters(endpoint: Callable[..., Any]) -> tuple[list[str], frozenset[str]
     return found
 
 
-def _declared_parameters(endpoint: Callable[..., Any]) -> Iterator[tuple[str, bool]]:
-    """The query parameters of a function and of all that it depends on, and which are lists."""
+def _declared_parameters(
+    endpoint: Callable[..., Any], *, marked: bool = False
+) -> Iterator[tuple[str, bool]]:
+    """The query parameters of a function and of all that it depends on, and which are lists.
+
+    Args:
+        marked: whether only those count that are marked as such.
+    """
     for each in inspect.signature(endpoint, eval_str=True).parameters.values():
-        for part in getattr(each.annotation, "__metadata__", ()):
+        parts = getattr(each.annotation, "__metadata__", ())
+        for part in parts:
             if isinstance(part, params.Query):
                 yield part.alias or each.name, _is_list(each.annotation.__origin__)
             elif isinstance(part, params.Depends) and part.dependency is not None:
-                yield from _declared_parameters(part.dependency)
+                yield from _declared_parameters(part.dependency, marked=True)
+        if marked:
+            continue
+        if each.annotation not in (Request, each.empty) and not any(
+            isinstance(part, _READ_OTHERWISE) for part in parts
+        ):
+            yield each.name, _is_list(each.annotation)
 
 
 def _is_list(annotation: Any) -> bool:
@@ -81,6 +128,9 @@ def _repetition_error(name: str) -> dict[str, Any]:
 def _entry(name: str, known: Collection[str]) -> dict[str, Any]:
     """The error of an unknown parameter, in the form of pydantic's errors."""
     takes = f"known: {', '.join(known)}" if known else "this operation takes none"
-    shown = name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
     message = f"unknown parameter{did_you_mean(name, known)} ({takes})"
-    return {"type": "extra_forbidden", "loc": ("query", shown), "msg": message}
+    return {"type": "extra_forbidden", "loc": ("query", _shown(name)), "msg": message}
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= _MAX_SHOWN else f"{name[:_MAX_SHOWN]}..."
