@@ -42,9 +42,11 @@ _MEMBERS: Final = 100
 _MAX_FLOWS: Final = 200
 _MAX_ROWS: Final = 500
 """Clusters that a page lists."""
+_MAX_GROUPS: Final = 12
+"""Clusters of the newest clustering that the page of all lists."""
 
 
-@routes.get("/spaces/{space}/clusterings")
+@routes.get("/spaces/{space}/clusterings", turn="heavy")
 def clusterings(
     context: ReadingContext,
     spaces: Service[SpaceService],
@@ -54,16 +56,20 @@ def clusterings(
     space_name: SpaceName,
     request: Request,
 ) -> HTMLResponse:
-    """All clusterings that are kept, those under way, and the form that starts one."""
+    """The groups of the newest, all clusterings that are kept, and the form that starts one."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         page = clusterings.list(session, space, limit=_MAX_LISTED, cursor=None)
         policy = _policy(policies, session, space)
+        groups = cluster_rows(clusterings.content(session, page.items[0])) if page.items else []
         return render(
             request,
             "clusterings.html",
             space=space,
             items=page.items,
+            groups=groups,
+            alone=sum(group.size == 1 for group in groups),
+            most_groups=_MAX_GROUPS,
             panels=history(page.items),
             jobs=_unfinished_jobs(jobs, session, context.tenant, space),
             policy=policy,

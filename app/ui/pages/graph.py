@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
@@ -15,6 +16,7 @@ from app.infra.deadlines import Deadline
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.infra.http.turns import heavy_if
+from app.kinship.clustering.service import ClusteringService
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.spaces.dependencies import SpaceName
@@ -107,6 +109,21 @@ class _Around:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """The model that a graph begins with where none is asked for.
+
+    Attributes:
+        cluster_size: how many models are in the cluster that it stands for; None for the model that
+            changed last.
+        names: the models that a visitor may begin with instead, the first of them.
+    """
+
+    model: str
+    cluster_size: int | None
+    names: list[str]
+
+
 @routes.get(
     "/spaces/{space}/graph",
     turn=heavy_if(lambda query: len(query.getlist("of")) > _MAX_LIGHT),
@@ -116,21 +133,25 @@ def graph(
     spaces: Service[SpaceService],
     reader: Service[ModelReader],
     search: Service[SearchService],
+    clusterings: Service[ClusteringService],
     space_name: SpaceName,
     request: Request,
     of: Names = [],  # noqa: B006 - FastAPI copies it
     without: RemovedNames = [],  # noqa: B006
     k: Near = _K,
 ) -> HTMLResponse:
-    """The models that were expanded, with their nearest; without any, the choice of the first."""
+    """The models that were expanded, with their nearest; without any, those of the largest cluster
+    or of the newest model.
+    """
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         expanded = [check_model_name(name, field="of") for name in dict.fromkeys(of) if name]
+        beginning = None
         if not expanded:
-            first = reader.models(session, space, limit=_MAX_SUGGESTED, cursor=None)
-            return render(
-                request, "graph_start.html", space=space, names=[m.name for m in first.items]
-            )
+            beginning = _beginning(reader, clusterings, session, space)
+            if beginning is None:
+                return render(request, "graph_start.html", space=space)
+            expanded = [beginning.model]
         around = _Around(reader, search, session, space, k, context.deadline)
         found = [around.graph(name) for name in expanded]
         removed = [name for name in dict.fromkeys(without) if name not in expanded]
@@ -138,6 +159,7 @@ def graph(
         request,
         "graph.html",
         space=space,
+        beginning=beginning,
         expanded=expanded,
         removed=removed,
         k=k if k != _K else None,
@@ -152,6 +174,23 @@ def graph(
             "around": dict(zip(expanded, map(_node_link, found), strict=True)),
         },
     )
+
+
+def _beginning(
+    reader: ModelReader, clusterings: ClusteringService, session: Reader, space: SpaceRecord
+) -> _Beginning | None:
+    """The exemplar of the largest cluster, if it is one of several, else the newest model."""
+    newest = reader.models(session, space, limit=1, cursor=None, order="newest").items
+    if not newest:
+        return None
+    names = [m.name for m in reader.models(session, space, limit=_MAX_SUGGESTED, cursor=None).items]
+    clustering = clusterings.newest(session, space)
+    if clustering is not None:
+        content = clusterings.content(session, clustering)
+        size = Counter(content.labels)[content.clusters[0]] if content.clusters else 0
+        if size > 1 and reader.find(session, space, content.exemplars[:1]):
+            return _Beginning(content.exemplars[0], size, names)
+    return _Beginning(newest[0].name, None, names)
 
 
 @data.get("/spaces/{space}/graph/around")

@@ -289,7 +289,9 @@ async function remove(name) {
 
 addEventListener("popstate", () => {
   const query = new URLSearchParams(location.search);
-  go(query.getAll("of"), query.getAll("without"), { remember: false });
+  const of = query.getAll("of");
+  // An address that names no model is the page's own beginning.
+  go(of.length ? of : data.expanded, query.getAll("without"), { remember: false });
 });
 
 function zoom(by) {

@@ -84,3 +84,15 @@ def test_members_are_listed_from_anywhere(explorer: Explorer) -> None:
     assert cluster["members"][2:] == re.findall(r">([^<>]+)</a>", listed)
     assert f"3 to {cluster['size']} of {cluster['size']}" in shown
     assert "no such models" in page(explorer, "/latest?cluster=-9")
+
+
+def test_the_page_opens_with_the_groups_of_the_newest(explorer: Explorer) -> None:
+    """The table of its clusters comes before the list, and a chart over time only of several."""
+    found = latest(explorer)
+    shown = page(explorer, "")
+    rows = rows_of(shown, "clusters")
+    assert [str(each["size"]) for each in found["clusters"][:12]] == [row[1] for row in rows]
+    assert [each["exemplar"] for each in found["clusters"][:12]] == [row[2] for row in rows]
+    assert shown.index('id="clusters"') < shown.index('id="clusterings"')
+    several = len(rows_of(shown, "clusterings")) > 1
+    assert several == ('id="history"' in shown)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
 
+from tests.app.ui.conftest import Explorer
 from tests.support.http_space import Space, family, ok
 
 M = 10_000
@@ -62,3 +65,33 @@ def test_what_was_removed_is_not_there(http: httpx.Client, space: Space) -> None
     assert "m002" in table
     assert 'data-expand="m001"' not in table
     assert "m000" in table
+
+
+def beginning(http: httpx.Client, space: Space) -> str:
+    """The sentence that says with which model a graph begins that names none."""
+    found = re.search(r'<p class="lead">(.*?)</p>', http.get(f"/spaces/{space.name}/graph").text)
+    assert found is not None
+    return found[1]
+
+
+def test_a_graph_of_no_model_begins_with_the_newest(http: httpx.Client, space: Space) -> None:
+    """The page shows that and its nearest at once; an empty space has nothing to show."""
+    assert "no model yet" in http.get(f"/spaces/{space.name}/graph").text
+    space.put_all(MODELS)
+    space.put("a/last", MODELS["m002"])
+    said = beginning(http, space)
+    assert said.startswith("a/last and its nearest")
+    assert "changed last" in said
+    shown = http.get(f"/spaces/{space.name}/graph").text
+    assert "m002" in shown.partition('<table id="edges"')[2]
+
+
+def test_a_graph_of_no_model_begins_with_the_largest_cluster(explorer: Explorer) -> None:
+    """With the model that stands for it, if one was made and has several models."""
+    clusters = explorer.http.get(explorer.models.path("clusterings", "latest")).json()["clusters"]
+    said = beginning(explorer.http, explorer.models)
+    if clusters[0]["size"] > 1:
+        assert said.startswith(f"{clusters[0]['exemplar']} and its nearest")
+        assert f"of {clusters[0]['size']} models" in said
+    else:
+        assert "changed last" in said
