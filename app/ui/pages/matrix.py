@@ -22,10 +22,9 @@ from app.search.similarity import SimilarityService
 from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.queries import filter_of, terms_of
 from app.ui.rendering import PageRoutes, render
+from app.ui.tree_cuts import PairChances, held_by_chance, suggest_cut
 from modelkin._validation import check_model_name
-from modelkin.core.clustering.dendrogram import Dendrogram, dendrogram
-from modelkin.core.clustering.linkage import groups
-from modelkin.core.similarity.strangers import MAX_P, log10_ps, trials
+from modelkin.core.clustering.dendrogram import dendrogram
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import SimilarityMatrix
 
@@ -37,6 +36,7 @@ _MAX_MODELS: Final = 300
 """The most models: with more, a cell is too small to point at."""
 _DIGITS: Final = 4
 
+Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 
@@ -58,12 +58,14 @@ class Row:
 
     Attributes:
         nearest: the most similar other model, and S to it.
+        at_chance: whether unrelated models may be as near as these two.
     """
 
     name: str
     group: int
     nearest: str
     similarity: float
+    at_chance: bool
 
 
 @routes.get(
@@ -89,11 +91,11 @@ def matrix(
             reader, session, space, q, most
         )
         names = chosen.names
-        found, beyond = None, None
+        found, chances = None, None
         if len(names) > 1:
             found = similarities.matrix(session, space, names, deadline=context.deadline)
-            if space.layout_digest is not None and space.kind == "supports":
-                beyond = _beyond_chance(session, space, similarities, found, context.deadline)
+            if space.kind == "supports":
+                chances = _chances(session, space, similarities, found, context.deadline)
     return render(
         request,
         "matrix.html",
@@ -101,7 +103,7 @@ def matrix(
         q=q,
         given=models,
         chosen=chosen,
-        matrix=None if found is None else _draw(space, found, cut, beyond),
+        matrix=None if found is None else _draw(space, found, cut, chances),
     )
 
 
@@ -138,6 +140,7 @@ class Matrix:
         groups: the number of groups at the cut.
         estimated: the number of models with only a signature.
         cut: the S at which the tree is cut.
+        chance: the mean S that chance gives two of the models; None where it is not known.
         data: the data that the script draws.
     """
 
@@ -146,40 +149,44 @@ class Matrix:
     estimated: int
     note: str | None
     cut: float
+    chance: float | None
     data: dict[str, Any]
 
 
-def _beyond_chance(
+def _chances(
     session: Reader,
     space: SpaceRecord,
     similarities: SimilarityService,
     matrix: SimilarityMatrix,
     deadline: Deadline,
-) -> Bools:
-    """Whether each two models are nearer than unrelated ones, or their chance is not known."""
-    kappa = similarities.matrix(
-        session, space, matrix.models, measure="kappa", deadline=deadline
-    ).values
+) -> PairChances:
+    """What chance gives each two models: in each tensor, or over all parameters where no more is
+    known.
+    """
+    kappa = None
+    if space.layout_digest is not None:
+        kappa = similarities.matrix(
+            session, space, matrix.models, measure="kappa", deadline=deadline
+        ).values
     found = candidates_by_name(session, space, matrix.models)
     size_of = {candidate.name: float(candidate.support_size) for candidate in found}
-    sizes = np.maximum(1.0, [size_of.get(name, 1.0) for name in matrix.models])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        expected = (matrix.values - kappa) / (1.0 - kappa)
-    evidence = trials(sizes[:, None], sizes)
-    log10_p = log10_ps(matrix.values, expected, sizes[:, None], sizes, evidence)
-    pairs = max(1, len(sizes) * (len(sizes) - 1) // 2)
-    with np.errstate(invalid="ignore"):
-        at_chance: Bools = log10_p + np.log10(pairs) >= np.log10(MAX_P)
-    return ~at_chance
+    sizes = np.array([size_of.get(name, 0.0) for name in matrix.models])
+    unsure = set(matrix.estimated)
+    exact = np.array([name not in unsure for name in matrix.models])
+    return PairChances.of(
+        matrix.values, kappa, sizes, exact, space.num_parameters, space.signature.num_perm
+    )
 
 
 def _draw(
-    space: SpaceRecord, matrix: SimilarityMatrix, cut: float | None, beyond: Bools | None
+    space: SpaceRecord, matrix: SimilarityMatrix, cut: float | None, chances: PairChances | None
 ) -> Matrix:
     distances = 1.0 - matrix.values
     tree = dendrogram(distances)
     order = list(tree.order)
-    suggested = _suggest_cut(space, matrix, tree, beyond)
+    by_chance = [False] * len(tree.joins) if chances is None else held_by_chance(tree, chances)
+    num_perm = space.signature.num_perm if matrix.estimated else None
+    suggested = suggest_cut(matrix.values, num_perm, tree, by_chance)
     at = min(max(suggested if cut is None else cut, 0.0), 1.0)
     values = matrix.values[np.ix_(order, order)]
     names = [matrix.models[row] for row in order]
@@ -188,48 +195,34 @@ def _draw(
     data = {
         "models": names,
         "values": [row[: place + 1].round(_DIGITS).tolist() for place, row in enumerate(values)],
-        "joins": [[j.begin, j.middle, j.end, round(j.height, 6)] for j in tree.joins],
+        "joins": [
+            [j.begin, j.middle, j.end, round(j.height, 6), int(by_chance[at])]
+            for at, j in enumerate(tree.joins)
+        ],
         "estimated": [place for place, name in enumerate(names) if name in unsure],
         "suggested": suggested,
+        "chance": None if chances is None else round(chances.mean, _DIGITS),
     }
-    rows = _rows(names, values, groups)
-    return Matrix(rows, len(groups), len(unsure), matrix.note, round(at, 3), data)
+    at_chance = None if chances is None else ~chances.beyond[np.ix_(order, order)]
+    rows = _rows(names, values, groups, at_chance)
+    mean = None if chances is None else chances.mean
+    return Matrix(rows, len(groups), len(unsure), matrix.note, round(at, 3), mean, data)
 
 
-def _suggest_cut(
-    space: SpaceRecord, matrix: SimilarityMatrix, tree: Dendrogram, beyond: Bools | None
-) -> float:
-    """The cut that leaves the groups that the silhouette prefers, which may be one group.
-
-    It is not so low that chance alone holds a group together.
-    """
-    values = space.signature.num_perm if matrix.estimated else None
-    labels, _ = groups(matrix.values, num_perm=values)
-    count = int(labels.max()) + 1
-    height = tree.height_of(count)
-    if beyond is not None:
-        ordered = beyond[np.ix_(tree.order, tree.order)]
-        strangers = [
-            join.height
-            for join in tree.joins
-            if not ordered[join.begin : join.middle, join.middle : join.end].any()
-        ]
-        height = min(height, _before(min(strangers, default=1.0), tree))
-    return round(min(max(1.0 - height, 0.0), 1.0), 3)
-
-
-def _before(height: float, tree: Dendrogram) -> float:
-    """A cut below a join of strangers, half-way to the join before it."""
-    lower = max((join.height for join in tree.joins if join.height < height), default=0.0)
-    return height if height >= 1.0 else (height + lower) / 2.0
-
-
-def _rows(names: list[str], values: Any, groups: list[range]) -> list[Row]:
+def _rows(
+    names: list[str], values: Floats, groups: list[range], at_chance: Bools | None
+) -> list[Row]:
     others = values.copy()
     np.fill_diagonal(others, -np.inf)
     nearest = others.argmax(axis=1).tolist()
     return [
-        Row(names[at], number, names[nearest[at]], float(others[at, nearest[at]]))
+        Row(
+            names[at],
+            number,
+            names[nearest[at]],
+            float(others[at, nearest[at]]),
+            at_chance is not None and bool(at_chance[at, nearest[at]]),
+        )
         for number, places in enumerate(groups, 1)
         for at in places
     ]

@@ -23,7 +23,9 @@ const ROUNDING = 1e-6;
 
 const similarity = (a, b) => (a >= b ? data.values[a][b] : data.values[b][a]);
 const least = Math.min(...data.joins.map(([, , , height]) => 1 - height));
-const low = Math.max(0, Math.floor(least * 20 - 0.5) / 20);
+// The line of chance is in the picture, unless the tree would lose half of its room to it.
+const isChanceNear = data.chance !== null && 2 * (1 - least) >= 1 - data.chance;
+const low = Math.max(0, Math.floor((isChanceNear ? Math.min(least, data.chance) : least) * 20 - 0.5) / 20);
 const xOf = (value) => TREE * ((value - low) / (1 - low));
 
 function range() {
@@ -79,12 +81,12 @@ function coloursOf(groups) {
 
 function branches(cut, colours) {
   const at = new Map(names.map((_, place) => [place, [TREE, TOP + (place + 0.5) * CELL]]));
-  return data.joins.map(([begin, middle, , height]) => {
+  return data.joins.map(([begin, middle, , height, byChance]) => {
     const [[x0, y0], [x1, y1]] = [at.get(begin), at.get(middle)];
     const x = xOf(1 - height);
     at.set(begin, [x, (y0 + y1) / 2]);
     const below = 1 - height >= cut - ROUNDING;
-    const path = svg("path", { class: "branch", d: `M${x0},${y0}H${x}V${y1}H${x1}` });
+    const path = svg("path", { class: byChance ? "branch by-chance" : "branch", d: `M${x0},${y0}H${x}V${y1}H${x1}` });
     if (below) path.style.stroke = colours[begin];
     path.style.strokeWidth = Math.min(1.4, CELL / 2);
     return path;
@@ -111,7 +113,7 @@ function drawOnce() {
   drawing.setAttribute("viewBox", `-14 0 ${WIDTH + 14} ${HEIGHT}`);
   drawing.append(
     svg("image", { href: picture(), x: LEFT, y: TOP, width: SIZE, height: SIZE, preserveAspectRatio: "none" }),
-    axis(), labels(), changing, here,
+    axis(), chanceLine(), labels(), changing, here,
     heatLegend({ x: LEFT, y: TOP + SIZE + 26, width: 220, low: coldest, high: hottest, title: "similarity S" }),
   );
 }
@@ -129,11 +131,28 @@ function edges(groups) {
   ]);
 }
 
-function inWords(groups) {
-  const several = groups.filter((group) => group.length > 1).length;
-  const alone = groups.length - several;
-  const first = several === 1 ? "1 group of several models" : `${several} groups of several models`;
-  return alone ? `${first}, ${alone} alone` : first;
+/** Whether a group at a cut has a join without a pair that is nearer than unrelated models are. */
+function isByChance(group, cut) {
+  return data.joins.some(([begin, , end, height, byChance]) =>
+    byChance && group[0] <= begin && end - 1 <= group.at(-1) && 1 - height >= cut - ROUNDING);
+}
+
+function inWords(groups, cut) {
+  const several = groups.filter((group) => group.length > 1);
+  const alone = groups.length - several.length;
+  const first = several.length === 1 ? "1 group of several models" : `${several.length} groups of several models`;
+  const chance = several.filter((group) => isByChance(group, cut)).length;
+  const part = chance === several.length ? "" : `${chance} of them `;
+  return `${first}${alone ? `, ${alone} alone` : ""}${chance ? `: ${part}held together by no more than chance` : ""}`;
+}
+
+/** Where two unrelated models are joined, on average. */
+function chanceLine() {
+  if (!isChanceNear) return svg("g");
+  const x = xOf(data.chance);
+  return svg("g", {},
+    svg("line", { class: "chance-line", x1: x, x2: x, y1: TOP - 4, y2: TOP + SIZE + 10 }),
+    svg("text", { class: "chance-text", x: Math.max(x, 22), y: TOP + SIZE + 24, "text-anchor": "middle" }, "chance"));
 }
 
 function show(cut) {
@@ -146,8 +165,8 @@ function show(cut) {
   for (const row of document.querySelectorAll("#groups tbody tr")) {
     row.querySelector(".group").textContent = numbers.get(Number(row.dataset.place));
   }
-  document.getElementById("cut-says").textContent = inWords(groups);
-  slider.setAttribute("aria-valuetext", `S ${cut.toFixed(3)}: ${inWords(groups)}`);
+  document.getElementById("cut-says").textContent = inWords(groups, cut);
+  slider.setAttribute("aria-valuetext", `S ${cut.toFixed(3)}: ${inWords(groups, cut)}`);
 }
 
 const slider = document.getElementById("cut");

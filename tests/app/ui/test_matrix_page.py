@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
+from collections import Counter
+from typing import Any
 
 import httpx
 import numpy as np
@@ -10,7 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from modelkin import Support
-from tests.support.http_space import Space, family
+from tests.support.http_space import Space, family, ok, random_support
 
 M = 10_000
 MODELS = family(31, M, 300, 4)
@@ -102,3 +106,54 @@ def test_no_group_of_the_suggested_cut_is_by_chance(http: httpx.Client) -> None:
     space.put("a2", models["a0"])
     rows = re.findall(r'class="n group">(\d+)<', text(http, space))
     assert 4 == len(set(rows))
+
+
+def drawn_data(http: httpx.Client, space: Space, query: str = "") -> Any:
+    """What the script of the page draws."""
+    found = re.search(r'id="matrix-data"[^>]*>(.*?)</script>', text(http, space, query), re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def group_sizes(http: httpx.Client, space: Space) -> list[int]:
+    """How many models each group of the suggested cut has, the largest first."""
+    rows = re.findall(r'class="n group">(\d+)<', text(http, space))
+    return sorted(Counter(rows).values(), reverse=True)
+
+
+def test_the_line_of_chance_is_that_of_the_api(http: httpx.Client) -> None:
+    """It is the mean S that chance gives the pairs; joins of strangers are marked, others not."""
+    space = Space(
+        http, M, layout=[{"name": "a", "shape": [500]}, {"name": "b", "shape": [M - 500]}]
+    )
+    rng = np.random.default_rng(5)
+    inside = np.sort(rng.choice(500, 300, replace=False))
+    models = {f"s{i}": random_support(np.random.default_rng(i), M, 300) for i in range(3)}
+    models["kin0"] = Support.from_indices(inside, M)
+    models["kin1"] = Support.from_indices(inside[:-9], M)
+    space.put_all(models)
+    data = drawn_data(http, space)
+    pairs = itertools.combinations(sorted(models), 2)
+    expected = [
+        ok(http.get(space.path("overlap"), params={"a": a, "b": b}))["expected"] for a, b in pairs
+    ]
+    assert abs(float(np.mean(expected)) - data["chance"]) < 1e-3
+    assert [0, 1, 1, 1] == [by_chance for *_, by_chance in data["joins"]]
+    assert [2, 1, 1, 1] == group_sizes(http, space)
+    shown = text(http, space)
+    assert f"an S of {data['chance']:.3f} on average" in shown
+    assert 3 == shown.count(">at chance</span>")
+
+
+@pytest.mark.parametrize("signatures", [False, True])
+def test_strangers_of_unknown_tensors_are_no_group(http: httpx.Client, signatures: bool) -> None:
+    """Without a layout, and of signatures, what random indices share holds nothing together."""
+    space = Space(http, 1_000)
+    for i in range(4):
+        support = random_support(np.random.default_rng(i), 1_000, 300)
+        if signatures:
+            space.put_signature(f"s{i}", support.signature())
+        else:
+            space.put(f"s{i}", support)
+    assert [1, 1, 1, 1] == group_sizes(http, space)
+    assert 0.3 == drawn_data(http, space)["chance"]
