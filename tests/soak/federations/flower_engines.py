@@ -4,9 +4,9 @@
 beside this one, since Flower's requirements exclude the service's. Where the packages
 cannot be had it says so in one line and exits with 0. One federation averages in shards, one
 shares learngenes by data. On the SuperLink a SuperNode of each is killed while it trains, and in
-the second another one joins. It exits with 1 where a value that moved is not the average of those
-that were in the round, or where another claim of ``flower_federation.check`` or
-``flower_learngenes.check`` does not hold.
+the second another one joins. In a third one a client is slower than its rounds. It exits with 1
+where a value that moved is not the average of those that were in the round, or where another claim
+of a federation's ``check`` does not hold.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import venv
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -66,7 +67,7 @@ EXAMPLE: Final = ("-c", str(ROOT / "constraints.txt"), "torch", "safetensors", "
 
 _FINISHED: Final = b"Finished task"
 
-_START_S, _DEATH_S, _END_S = 60.0, 120.0, 300.0
+_START_S, _DEATH_S, _END_S = 60.0, 120.0, 600.0
 _APP: Final = {
     "pyproject.toml": """
 [build-system]
@@ -103,16 +104,19 @@ class Federation:
         nodes: how many SuperNodes there are at first.
         death: the file that asks for a death; empty where the server asks for it.
         joins: whether another SuperNode joins when the server asks for it.
+        dies: whether a SuperNode is killed while it trains.
     """
 
     module: str
     nodes: int
     death: str = ""
     joins: bool = False
+    dies: bool = True
 
 
 SHARDS: Final = Federation("flower_federation", 3, death="die-1-2")
 LEARNGENES: Final = Federation("flower_learngenes", 6, joins=True)
+LATE: Final = Federation("flower_late", 4, dies=False)
 
 
 def is_complete(home: Path) -> bool:
@@ -225,7 +229,7 @@ def checked(place: Place, federation: Federation) -> str:
 
 
 def superlink(place: Place, federation: Federation) -> str:
-    """A SuperLink and SuperNodes, of which one is killed while it trains."""
+    """A SuperLink and SuperNodes, of which one is killed while it trains if the federation says."""
     folder, port = place.folder, free_port()
     for name, text in _APP.items():
         path = folder / "app" / name
@@ -241,8 +245,9 @@ def superlink(place: Place, federation: Federation) -> str:
         if federation.death:
             (folder / federation.death).touch()
         place.run("flwr", "run", str(folder / "app"), "local")
-        place.wait_until(lambda: dying(folder) is not None, _DEATH_S, "training of the victim")
-        kill(nodes[dying(folder) or 0])
+        if federation.dies:
+            place.wait_until(lambda: dying(folder) is not None, _DEATH_S, "training of the victim")
+            kill(nodes[dying(folder) or 0])
         if federation.joins:
             place.wait_until((folder / "join").exists, _DEATH_S, "round without the victim")
             stack.enter_context(supernode(place, port, count))
@@ -326,15 +331,14 @@ def main() -> int:
     if reason is not None:
         print(f"skipped: Flower's engines cannot be installed here: {reason[:200]}")
         return 0
-    engines = (("Ray", simulation), ("SuperLink, one SuperNode killed", superlink))
+    apps: list[tuple[str, Callable[[Place], str]]] = []
     for what, federation in (("Shards", SHARDS), ("Learngenes by data", LEARNGENES)):
-        for title, engine in engines:
-            with tempfile.TemporaryDirectory() as folder:
-                began = time.monotonic()
-                lines = engine(Place(home, Path(folder)), federation)
-                took = time.monotonic() - began
-                print(f"{what}: {title} ({took:.0f} s):\n{lines}", flush=True)
-    for title, app in (("The guide of docs/flower.md", guide), ("examples/flower", example)):
+        apps.append((f"{what}: Ray", partial(simulation, federation=federation)))
+        killed = f"{what}: SuperLink, one SuperNode killed"
+        apps.append((killed, partial(superlink, federation=federation)))
+    apps.append(("A late client: SuperLink", partial(superlink, federation=LATE)))
+    apps += [("The guide of docs/flower.md", guide), ("examples/flower", example)]
+    for title, app in apps:
         with tempfile.TemporaryDirectory() as folder:
             began = time.monotonic()
             lines = app(Place(home, Path(folder)))

@@ -45,6 +45,7 @@ from modelkin.integrations.flower._replies import first_of_each
 from modelkin.integrations.flower.data import ask_subspaces, check_patience
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.mixing import RECORD as MIX
+from modelkin.integrations.flower.shards.records import late_nodes
 from modelkin.types.vocabulary import ImportanceKind
 
 __all__ = ["ClusteredStrategy"]
@@ -251,6 +252,9 @@ class ClusteredStrategy(Strategy):
         replies = first_of_each(server_round, replies)
         share = self._wanted.note(server_round, take_records(replies, MIX))
         messages, unread = self._supports.read(take_records(replies))
+        if not self._supports.keeps_first:  # then supports are of the models of one round
+            unread |= late_nodes(replies)
+            messages = {node: each for node, each in messages.items() if node not in unread}
         if self._data is None:
             found, contents = self._supports.update(server_round, messages, unread, self.clusters)
             self._keep_clusters(found, contents, all_new=not self._supports.keeps_first)

@@ -54,6 +54,11 @@ def hand_over(importance: Any) -> None:
     given[:] = [importance]
 
 
+def waits_for_importance() -> bool:
+    """Whether a ``SupportMod`` is around what runs now."""
+    return _handed_over.get(None) is not None
+
+
 class SupportMod:
     """A mod that attaches a support, or its signature, to each training reply.
 

@@ -98,6 +98,11 @@ class ClusterClient:
             )
         if shards is not None and not isinstance(shards, ShardClient):
             raise InvalidParameter(f"give a ShardClient, not {shards!r}", field="shards")
+        if shards is not None and shards.max_staleness:
+            raise InvalidParameter(
+                "max_staleness is of Flower's ShardMod: a site trains in each of its rounds",
+                field="max_staleness",
+            )
         self._shards, self._state = shards, MemoryState()
         self._seat: Seat | None = None
         self._received: dict[str, npt.NDArray[Any]] = {}

@@ -11,12 +11,18 @@ from flwr.app import Array, ArrayRecord
 
 from modelkin.errors import InvalidInput
 from modelkin.federation.shards.plan import Plan
+from modelkin.federation.shards.roster import Round
 from modelkin.integrations.federation.shards import vectors
 from modelkin.integrations.federation.shards.client import ShardClient
 from modelkin.integrations.federation.shards.client_state import MemoryState
 from modelkin.integrations.federation.shards.leader import RoundLeader
 from modelkin.integrations.federation.shards.members import ShardMembers
-from modelkin.integrations.federation.shards.messages import ShardMessage, opened, party_of
+from modelkin.integrations.federation.shards.messages import (
+    ShardMessage,
+    opened,
+    party_of,
+    round_values,
+)
 from tests.sdk.integrations.flower.sharded_federation import (
     NUM_VALUES,
     SHAPES,
@@ -163,3 +169,17 @@ def test_models_as_vectors() -> None:
     assert 8 == vectors.add_update(before, step)["steps"]
     record = ArrayRecord({name: Array(values) for name, values in before.items()})
     np.testing.assert_array_equal(vector(record), flat(before))
+
+
+def test_an_update_leaves_for_no_round_that_did_not_train_it() -> None:
+    """After a training that failed there is nothing to send: the last update had its round."""
+    clients = Clients()
+    clients.average(1, begun())
+    roster, number = clients.members.begin(NODES)
+    leader = RoundLeader(clients.members, roster, number, clients.carry, lambda: NODES)
+    train = leader.asked(2, {"step": "train"})
+    clients.client.seat(train, "2", clients.states[2]).check_new()  # and then its app fails
+    current = Round(number, {leader.place(node): examples(node) for node in NODES}, peak=1.0)
+    asked = ShardMessage(leader.asked(2, {"step": "send", **round_values(current)}))
+    with pytest.raises(InvalidInput, match="nothing was trained in this round"):
+        clients.client.answer(asked, "2", clients.states[2])

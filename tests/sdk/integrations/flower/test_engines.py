@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak.federations import flower_engines
-from tests.soak.federations.flower_engines import LEARNGENES, SHARDS, Place
+from tests.soak.federations.flower_engines import LATE, LEARNGENES, SHARDS, Place
 
 ASKED = os.environ.get("FLOWER_ENGINES") == "1"
 HOME = Path(os.environ.get("FLOWER_ENGINES_HOME", Path(sys.prefix) / "flower"))
@@ -77,3 +77,14 @@ def test_rounds_on_a_superlink_outlast_a_supernode(home: Path, tmp_path: Path) -
     assert "clients [0, 1, 2], 100% of the values moved" in rounds[0]
     for line in rounds[1:]:
         assert "clients [0, 2], 67% of the values moved" in line
+
+
+@pytest.mark.skipif(not ASKED, reason="takes 4 minutes: set FLOWER_ENGINES=1 to run it")
+def test_a_late_client_on_a_superlink_counts_in_a_later_round(home: Path, tmp_path: Path) -> None:
+    """Its SuperNode takes message after message; every round is exact, with its age."""
+    *rounds, trained = flower_engines.superlink(Place(home, tmp_path), LATE).splitlines()
+    assert 4 == len(rounds)
+    assert "clients [0, 1, 2], " in rounds[0]
+    late = [line for line in rounds if "rounds late" in line]
+    assert all("clients [0, 1, 2, 3], the last" in line for line in late)
+    assert trained.startswith("the slow client trained in rounds [1, ")

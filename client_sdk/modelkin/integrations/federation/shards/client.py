@@ -25,6 +25,7 @@ from modelkin.federation.sharing import Aggregator, Combined, Member, SentCell, 
 from modelkin.federation.sharing.pairwise_masks import pair_secret
 from modelkin.federation.sharing.sealing import check_group_secret
 from modelkin.integrations.federation.shards.client_state import KeptResults, ShardState
+from modelkin.integrations.federation.shards.kept_update import KeptUpdate, check_max_staleness
 from modelkin.integrations.federation.shards.messages import (
     ShardMessage,
     cells_to_combine,
@@ -44,7 +45,6 @@ __all__ = ["Seat", "ShardClient"]
 
 log = logging.getLogger("modelkin.integrations")
 
-_UPDATE: Final = "modelkin-update"
 _STATE: Final = {Member: "modelkin-member", Aggregator: "modelkin-aggregator"}
 """The names of the groups of arrays in the client's state."""
 
@@ -61,6 +61,7 @@ class ShardClient:
         may_aggregate: whether this client may hold a shard.
         min_members: the least number of members of a plan, a roster and a round.
         conceal: whether a plan without pairwise masks is refused.
+        max_staleness: the most rounds that an update may be late; see :class:`KeptUpdate`.
         app: the name of what the users configure, for messages.
 
     Raises:
@@ -74,9 +75,11 @@ class ShardClient:
         may_aggregate: bool = True,
         min_members: int = MIN_MEMBERS,
         conceal: bool = True,
+        max_staleness: int = 0,
         app: str = "ShardClient",
     ) -> None:
         self._group_secret = check_group_secret(group_secret)
+        self.max_staleness = check_max_staleness(max_staleness)
         self._may_aggregate = may_aggregate
         Plan(num_parameters=1, min_members=min_members, conceal=conceal)  # checks both
         self._floor = _Floor(app, min_members, conceal)
@@ -102,7 +105,8 @@ class ShardClient:
         Raises:
             ModelkinError: the client refuses the message.
         """
-        return Seat(asked, name, state, self._group_secret, self._floor)
+        kept = KeptUpdate(state, self.max_staleness)
+        return Seat(asked, name, state, kept, self._group_secret, self._floor)
 
     def answer(self, message: ShardMessage, name: str, state: ShardState) -> ShardMessage:
         """The answer to a message that asks for no training, and not to join.
@@ -177,13 +181,14 @@ class Seat:
         asked: Mapping[str, Any],
         name: str,
         state: ShardState,
+        kept: KeptUpdate,
         secret: bytes | None,
         floor: _Floor,
     ) -> None:
         if not state.values:
             raise InvalidParameter(_STALE, field="private_key")
         self._own, self._state, self._secret = state.values, state, secret
-        self.results = KeptResults(state)
+        self.results, self._kept = KeptResults(state), kept
         self._roster = read("roster", lambda: _roster_of(str(asked["roster"])))
         self._place = self._roster.place(name)
         self._key: bytes = self._own["private-key"]
@@ -205,21 +210,48 @@ class Seat:
         self._own["plan"] = plan
         if self._own.get("digest") != digest:
             log.info("the roster of epoch %d is %s", self._roster.epoch, digest)
-            for name in (*_STATE.values(), _UPDATE):
+            for name in _STATE.values():
                 self._state.drop(name)
+            self._kept.renew()
             self._own["digest"] = digest
 
-    def trained(self, update: Any, examples: int) -> ShardMessage:
+    def late(self, model: str) -> ShardMessage | None:
+        """The answer to a training message by an update of an earlier round, in place of training.
+
+        Args:
+            model: what the message's model is, as it was told to :meth:`trained`.
+
+        Returns:
+            The answer; None if the client has to train, since no update was late, or not one that
+            still counts.
+        """
+        if not self._kept.offer(self._number, model):
+            return None
+        return self._offered(self._restore(Member).peak(self._kept.values))
+
+    def trained(self, update: Any, examples: int, model: str = "") -> ShardMessage:
         """The answer to a training message, once the client has trained.
 
         Args:
             update: the trained values minus the received ones, shape ``(M,)``.
             examples: the client's weight.
+            model: what the update can be added to, if it is late.
         """
+        if not self.conceals and not self._kept.may_be_late:
+            tags = tag_values(self.tags(examples))
+            return ShardMessage(tags, named_sent_cells(self.plain_cells(update)))
+        peak = self._restore(Member).peak(update)
+        self._kept.keep(update, examples, self._number, model)
+        return self._offered(peak)
+
+    def _offered(self, peak: float) -> ShardMessage:
+        """The answer that offers the kept update, whose cells the server asks for in time."""
+        staleness = self._kept.staleness
+        said: dict[str, Any] = {"staleness": staleness} if staleness else {}
         if self.conceals:
-            return ShardMessage({"peak": self.keep(update, examples)})
-        tags = tag_values(self.tags(examples))
-        return ShardMessage(tags, named_sent_cells(self.plain_cells(update)))
+            return ShardMessage({**said, "peak": least_power(peak)})
+        tags = tag_values(self.tags(self._kept.examples))
+        return ShardMessage({**said, **tags, "sends-later": True})
 
     def check_new(self) -> None:
         """Check that this round is later than all before.
@@ -239,12 +271,6 @@ class Seat:
         """Whether cells are sent later, once the members are fixed."""
         return self._roster.plan.conceal
 
-    def keep(self, update: Any, examples: int) -> float:
-        """Keep an update until its concealed cells are asked for; return a power of two above."""
-        self._own["examples"] = examples
-        self._state.add(_UPDATE, {"update": update})
-        return least_power(self._restore(Member).peak(update))
-
     def plain_cells(self, update: Any) -> list[SentCell]:
         """The cells of an update that are not concealed."""
         member = self._restore(Member)
@@ -254,12 +280,10 @@ class Seat:
         return cells
 
     def send(self, current: Round) -> list[SentCell]:
-        """The concealed cells of the update that was trained in this round."""
-        update = self._state.arrays(_UPDATE).get("update")
-        if update is None or current.number != self._own["last-round"]:
-            raise InvalidParameter("nothing was trained in this round", field="number")
-        if current.weights.get(self._place) != self._own["examples"]:
-            raise InvalidParameter("the round has other examples of this client", field="weights")
+        """The cells of the update that was offered in this round."""
+        update = self._kept.take(current.number, current.weights.get(self._place))
+        if not self.conceals:
+            return self.plain_cells(update)
         member = self._restore(Member)
         cells = list(member.cells(update, current))
         self._keep(member)

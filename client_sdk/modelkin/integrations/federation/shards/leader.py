@@ -85,6 +85,11 @@ class RoundLeader:
         """Map reasons by place to reasons by node."""
         return {self._nodes[place]: why for place, why in sorted(reasons.items())}
 
+    def staleness(self, members: Collection[int]) -> dict[int, int]:
+        """How many rounds late the updates of members are, by node, where they are late."""
+        late = {self.node(place): self.trained[place].staleness for place in members}
+        return {node: rounds for node, rounds in late.items() if rounds}
+
     def asked(self, node: int, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a message to a node, with the roster and its receipts."""
         self._receipts[node] = self._members.receipts(node)
@@ -114,15 +119,20 @@ class RoundLeader:
         Raises:
             InvalidInput: it does not count.
         """
-        weight = check_examples(examples)
+        weight, staleness = check_examples(examples), answer.values.get("staleness", 0)
+        if type(staleness) is not int or staleness < 0:
+            raise InvalidParameter("its staleness is no number of rounds", field="staleness")
         if not self.roster.plan.conceal:
             tags = read("its tags", lambda: tags_of(answer.values))
-            return Trained(weight, cells=read("its cells", lambda: sent_cells(answer)), tags=tags)
+            cells = None
+            if not answer.values.get("sends-later"):
+                cells = read("its cells", lambda: sent_cells(answer))
+            return Trained(weight, cells=cells, tags=tags, staleness=staleness)
         peak = answer.values.get("peak")
         if not isinstance(peak, float):
             raise InvalidParameter("it did not send its largest value", field="peak")
         least_power(peak)
-        return Trained(weight, peak)
+        return Trained(weight, peak, staleness=staleness)
 
     def lead_groups(
         self, groups: Mapping[int, Collection[int]], skipped: Collection[int]

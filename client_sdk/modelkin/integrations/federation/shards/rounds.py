@@ -43,19 +43,22 @@ class Trained:
     Attributes:
         examples: the member's weight, 1 to 2^53.
         peak: the member's largest absolute value, where sums are concealed.
-        cells: the member's sealed cells, where sums are not concealed.
+        cells: the member's sealed cells, where sums are not concealed; None if it waits until they
+            are asked for.
         tags: a proof for each holder that the examples are the member's own, beside ``cells``.
+        staleness: the rounds between the one that the member trained in and this one.
     """
 
     examples: int
     peak: float | None = None
-    cells: Sequence[SentCell] = ()
+    cells: Sequence[SentCell] | None = ()
     tags: Mapping[int, bytes] = field(default_factory=dict)
+    staleness: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SendAsk:
-    """Ask a member for its concealed cells, of a round whose members are fixed."""
+    """Ask a member for cells that it keeps: concealed ones, of a round whose members are fixed."""
 
     place: int
     round: Round
@@ -158,7 +161,10 @@ class ShardRound:
     def steps(self) -> Steps:
         """Yield the questions, batch by batch; the answers are sent in, by place."""
         conceal, found = self.roster.plan.conceal, dict(self.trained)
-        cells: dict[int, Sequence[SentCell]] = {p: found[p].cells for p in found}
+        cells = {p: each.cells for p, each in found.items() if each.cells is not None}
+        if not conceal and len(cells) < len(found):
+            self.round = self._round(sorted(found), 0)
+            cells |= yield from self._ask_for_cells(sorted(found.keys() - cells.keys()))
         for attempt in range(_ATTEMPTS):
             if not conceal:
                 self._check_cells(cells, 0)
@@ -168,6 +174,7 @@ class ShardRound:
             self.attempts, self.round = attempt + 1, self._round(taking_part, attempt)
             if conceal:
                 cells = yield from self._ask_for_cells(taking_part)
+                self._check_cells(cells, attempt)
                 if self.refused.keys() & set(taking_part):
                     continue
             routed = self._route({place: cells[place] for place in taking_part})
@@ -212,7 +219,6 @@ class ShardRound:
                 self.refused[place] = answer
             elif not isinstance(answer, Mapping):
                 cells[place] = answer
-        self._check_cells(cells, self.round.attempt)
         return cells
 
     def _check_cells(self, cells: Mapping[int, Sequence[SentCell]], attempt: int) -> None:

@@ -6,17 +6,18 @@ records lie beside the one of supports, so that both mods can be in one app.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any, Final
 
 import numpy.typing as npt
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation.shards.messages import ShardMessage
 from modelkin.integrations.flower import _arrays
 
-__all__ = ["CELLS", "RECORD", "VALUES", "FlowerState", "message_of", "record_of"]
+__all__ = ["CELLS", "RECORD", "VALUES", "FlowerState", "late_nodes", "message_of", "record_of"]
 
 RECORD: Final = "modelkin-shards"
 """The name of the record in messages of both directions, and in a client's state."""
@@ -26,6 +27,9 @@ CELLS: Final = "modelkin-shard-cells"
 
 VALUES: Final = "modelkin-shard-values"
 """The name of the record of an aggregator's results."""
+
+_REPLY: Final = "modelkin-reply/"
+"""What the names of the records of a kept reply begin with, in a client's state."""
 
 _CELL: Final = "application/vnd.modelkin.cell"
 
@@ -56,6 +60,16 @@ def message_of(content: RecordDict) -> ShardMessage | None:
         cells = {name: array.data for name, array in arrays[CELLS].items()}
     results = _Numpy(arrays[VALUES], _values) if VALUES in arrays else None
     return ShardMessage(values, cells, results)
+
+
+def late_nodes(replies: Iterable[Message]) -> dict[int, str]:
+    """The reasons why supports in replies are of no model of this round, by node."""
+    found = dict[int, str]()
+    for reply in replies:
+        said = reply.content.config_records.get(RECORD, {}) if reply.has_content() else {}
+        if said.get("staleness"):
+            found[reply.metadata.src_node_id] = "its update is of an earlier round, as its support"
+    return found
 
 
 class _Numpy(Mapping[str, npt.NDArray[Any]]):
@@ -113,3 +127,20 @@ class FlowerState:
     def drop(self, group: str) -> None:
         """Forget a group of arrays."""
         self._state.pop(group, None)
+
+    def keep_reply(self, content: RecordDict) -> None:
+        """Keep what an app replied beside its arrays, in the place of what it replied before."""
+        for name in [name for name in self._state if name.startswith(_REPLY)]:
+            del self._state[name]
+        for name, record in content.items():
+            self._state[_REPLY + name] = deepcopy(record)
+
+    def kept_reply(self) -> RecordDict:
+        """The content of the reply that is kept."""
+        return RecordDict(
+            {
+                name.removeprefix(_REPLY): deepcopy(record)
+                for name, record in self._state.items()
+                if name.startswith(_REPLY)
+            }
+        )

@@ -55,6 +55,7 @@ class RoundReport:
         skipped: the reasons why clusters did not average alone, by their numbers; alike in all
             reports of a round. Such a cluster keeps its model, or has none yet, and its members
             that replied are averaged with members of no cluster.
+        staleness: how many rounds late the updates of members are, by node, where they are late.
     """
 
     server_round: int
@@ -69,6 +70,7 @@ class RoundReport:
     peak: float | None = None
     named: tuple[str, ...] = ()
     skipped: Mapping[int, str] = field(default_factory=dict)
+    staleness: Mapping[int, int] = field(default_factory=dict)
 
 
 class ShardedStrategy(Strategy):
@@ -296,6 +298,7 @@ class ShardedStrategy(Strategy):
             peak=None if current.round is None else current.round.peak,
             named=tuple(self.names.of(leader.node(place)) for place in current.members),
             skipped=self._skipped,
+            staleness=leader.staleness(current.members),
         )
         self.refused |= report.refused
         for node, why in report.refused.items():
