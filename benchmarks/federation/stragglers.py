@@ -1,7 +1,7 @@
 """Measure time to an accuracy, with and without rounds, where a tenth of the clients is slow.
 
 These take ten times as long. Time is simulated: a quick client trains for about one unit, and
-messages take none. Steps without rounds are the product's.
+messages take none. Steps without rounds are the product's, and so is what a late update counts.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from modelkin.core.clustering.linkage import Division
 from modelkin.core.packed import PackedSupport
 from modelkin.core.selection.selection import select_support
 from modelkin.core.similarity.matrix import matrix
+from modelkin.federation.buffer import ModelBuffer, Update
 from modelkin.integrations.federation.buffered_models import BufferedModels
-from modelkin.integrations.federation.cluster_means import cluster_means
 from studies.federations import Federation
 from studies.measures import interval, mean_of, paired
 from studies.settings import Setting
@@ -79,16 +79,19 @@ class Way:
         size: the updates of a step; 0 for rounds.
         rate: the server's learning rate.
         deadline: the time after which a round is closed.
+        counts_late: whether who is late trains on, and counts in a later round.
     """
 
     name: str
     size: int = 0
     rate: float = 1.0
     deadline: float = float("inf")
+    counts_late: bool = False
 
 
 ROUNDS: Final = Way("rounds that wait")
 CLOSED: Final = Way(f"closed after {DEADLINE}", deadline=DEADLINE)
+LATE: Final = Way("closed, late ones later", deadline=DEADLINE, counts_late=True)
 
 
 def _steps(size: int, rate: float = 1.0) -> Way:
@@ -102,7 +105,7 @@ IN_CLUSTERS: Final = (_steps(2), _steps(2, 0.5), _steps(3), _steps(4))
 
 def ways_of(scenario: str) -> tuple[Way, ...]:
     """What is measured on a scenario."""
-    return (ROUNDS, CLOSED, *(IN_CLUSTERS if scenario == TURNED else ONE_MODEL))
+    return (ROUNDS, CLOSED, LATE, *(IN_CLUSTERS if scenario == TURNED else ONE_MODEL))
 
 
 class Clients:
@@ -194,7 +197,7 @@ def measure(found: Found, scenario: str, seed: int, end: int) -> None:
 
 def accuracies(clients: Clients, way: Way, end: int) -> Iterator[npt.NDArray[np.float64]]:
     """The accuracies of all clients at each unit of time."""
-    moments = _in_steps(clients, way) if way.size else _in_rounds(clients, way.deadline)
+    moments = _in_steps(clients, way) if way.size else _in_rounds(clients, way)
     models, (time, later) = dict[int, Arrays](), next(moments)
     for unit in range(1, end + 1):
         while time <= unit:
@@ -202,23 +205,31 @@ def accuracies(clients: Clients, way: Way, end: int) -> Iterator[npt.NDArray[np.
         yield clients.accuracies(models)
 
 
-def _in_rounds(clients: Clients, deadline: float) -> Iterator[tuple[float, dict[int, Arrays]]]:
-    """When each round ends, and the groups' models then; who is late does not count."""
-    groups = clients.groups.tolist()
-    members = {g: np.flatnonzero(clients.groups == g).tolist() for g in sorted(set(groups))}
-    models: dict[int, Arrays] = dict.fromkeys(members, clients.first)
+def _in_rounds(clients: Clients, way: Way) -> Iterator[tuple[float, dict[int, Arrays]]]:
+    """When each round ends, and the groups' models then; who is late may count in a later one."""
+    groups, bound = clients.groups.tolist(), END * CLIENTS
+    buffers = {g: ModelBuffer(clients.first, size=1, max_staleness=bound) for g in set(groups)}
+    ends, begun = dict[int, float](), dict[int, tuple[int, Arrays]]()
     now = 0.0
     while True:
-        took = {client: clients.ask(client, models[g]) for client, g in enumerate(groups)}
-        in_time = [client for client, each in took.items() if each <= deadline]
-        trained = {client: clients.trained(client) for client in took}
-        now += min(deadline, max(took.values()))
-        means = cluster_means(
-            {client: trained[client] for client in in_time}, members, dict.fromkeys(in_time, 1.0)
-        )
-        models = {**models, **means}
-        clients.counted[in_time] += 1
-        yield now, dict(models)
+        for client, group in enumerate(groups):
+            if client not in ends or not way.counts_late:
+                buffer = buffers[group]
+                ends[client] = now + clients.ask(client, buffer.model)
+                begun[client] = buffer.version, buffer.model
+        end = min(now + way.deadline, max(ends.values()))
+        in_time = [client for client in sorted(ends) if ends[client] <= end]
+        for client in in_time:
+            version, received = begun[client]
+            update = Update(version, received, clients.trained(client), 1.0)
+            buffers[groups[client]].add(f"{client:02}", update)
+            del ends[client]
+        for buffer in buffers.values():
+            step = buffer.step() if len(buffer) else []
+            for each in step:
+                clients.counted[int(each.client)] += each.share * len(step)
+        now = end
+        yield now, {group: buffer.model for group, buffer in buffers.items()}
 
 
 def _in_steps(clients: Clients, way: Way) -> Iterator[tuple[float, dict[int, Arrays]]]:
