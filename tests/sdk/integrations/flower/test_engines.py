@@ -79,12 +79,12 @@ def test_rounds_on_a_superlink_outlast_a_supernode(home: Path, tmp_path: Path) -
         assert "clients [0, 2], 67% of the values moved" in line
 
 
-@pytest.mark.skipif(not ASKED, reason="takes 4 minutes: set FLOWER_ENGINES=1 to run it")
+@pytest.mark.skipif(not ASKED, reason="takes 5 minutes: set FLOWER_ENGINES=1 to run it")
 def test_a_late_client_on_a_superlink_counts_in_a_later_round(home: Path, tmp_path: Path) -> None:
-    """Its SuperNode takes message after message; every round is exact, with its age."""
+    """Messages of two closed rounds wait for it; it counts in the third, and trained once."""
     *rounds, trained = flower_engines.superlink(Place(home, tmp_path), LATE).splitlines()
-    assert 4 == len(rounds)
-    assert "clients [0, 1, 2], " in rounds[0]
-    late = [line for line in rounds if "rounds late" in line]
-    assert all("clients [0, 1, 2, 3], the last" in line for line in late)
-    assert trained.startswith("the slow client trained in rounds [1, ")
+    assert 3 == len(rounds)
+    for line in rounds[:2]:
+        assert "clients [0, 1, 2], " in line
+    assert "clients [0, 1, 2, 3], the last 2 rounds late, " in rounds[2]
+    assert "the slow client trained in rounds [1]" == trained
