@@ -124,9 +124,9 @@ class RoundLeader:
             raise InvalidParameter("its staleness is no number of rounds", field="staleness")
         if not self.roster.plan.conceal:
             tags = read("its tags", lambda: tags_of(answer.values))
-            cells = None
-            if not answer.values.get("sends-later"):
-                cells = read("its cells", lambda: sent_cells(answer))
+            if answer.values.get("sends-later"):
+                return Trained(weight, tags=tags, staleness=staleness, sends_later=True)
+            cells = read("its cells", lambda: sent_cells(answer))
             return Trained(weight, cells=cells, tags=tags, staleness=staleness)
         peak = answer.values.get("peak")
         if not isinstance(peak, float):

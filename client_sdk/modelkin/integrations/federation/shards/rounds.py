@@ -43,17 +43,18 @@ class Trained:
     Attributes:
         examples: the member's weight, 1 to 2^53.
         peak: the member's largest absolute value, where sums are concealed.
-        cells: the member's sealed cells, where sums are not concealed; None if it waits until they
-            are asked for.
+        cells: the member's sealed cells, where sums are not concealed.
         tags: a proof for each holder that the examples are the member's own, beside ``cells``.
         staleness: the rounds between the one that the member trained in and this one.
+        sends_later: whether the member keeps its cells until they are asked for.
     """
 
     examples: int
     peak: float | None = None
-    cells: Sequence[SentCell] | None = ()
+    cells: Sequence[SentCell] = ()
     tags: Mapping[int, bytes] = field(default_factory=dict)
     staleness: int = 0
+    sends_later: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ class ShardRound:
     def steps(self) -> Steps:
         """Yield the questions, batch by batch; the answers are sent in, by place."""
         conceal, found = self.roster.plan.conceal, dict(self.trained)
-        cells = {p: each.cells for p, each in found.items() if each.cells is not None}
+        cells = {p: each.cells for p, each in found.items() if not each.sends_later}
         if not conceal and len(cells) < len(found):
             self.round = self._round(sorted(found), 0)
             cells |= yield from self._ask_for_cells(sorted(found.keys() - cells.keys()))

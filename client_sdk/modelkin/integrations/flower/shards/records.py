@@ -66,8 +66,8 @@ def late_nodes(replies: Iterable[Message]) -> dict[int, str]:
     """The reasons why supports in replies are of no model of this round, by node."""
     found = dict[int, str]()
     for reply in replies:
-        said = reply.content.config_records.get(RECORD, {}) if reply.has_content() else {}
-        if said.get("staleness"):
+        said = reply.content.config_records.get(RECORD) if reply.has_content() else None
+        if said is not None and said.get("staleness"):
             found[reply.metadata.src_node_id] = "its update is of an earlier round, as its support"
     return found
 
