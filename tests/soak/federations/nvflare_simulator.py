@@ -2,9 +2,10 @@
 
 ``python -m tests.soak.federations.nvflare_simulator`` (``make nvflare``) makes an environment over
 the packages of this one, which has no NVFlare. Where it cannot be had, one line says so, and the
-exit code is 0, or 1 with ``--only-make``. It runs ``examples/nvflare``, a federation of two kinds
-of sites, of which one sends another layout in the second round and one dies in the third, and one
-that averages in shards.
+exit code is 0, or 1 with ``--only-make``. It runs the example, the code of docs/nvflare.md,
+a federation of two kinds of sites, of which one sends another layout in the second round and one
+dies in the third; and one that averages in shards. ``make test-all`` has the first alone: a site is
+a process, which takes seconds to import what it needs.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import Any, Final
 
 import numpy as np
 from safetensors.numpy import load_file
+
+from tests.docs.pages import marked_blocks
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 NVFLARE: Final = "nvflare==2.9.0"
@@ -101,8 +104,10 @@ def run(home: Path, *arguments: str, folder: Path = ROOT) -> str:
     Raises:
         SystemExit: it fails.
     """
+    # Else each site would compile NVFlare anew, which pip has not compiled.
+    kept = {name: each for name, each in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     variables = {
-        **os.environ,
+        **kept,
         "PATH": f"{home / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'client_sdk'}",
         "OMP_NUM_THREADS": "1",
@@ -127,6 +132,23 @@ def example(home: Path, workspace: Path) -> list[str]:
     )
     said = ("round 5, cluster", "accuracy by round", "models:")
     return [line for line in printed.splitlines() if line.startswith(said)]
+
+
+def guide(home: Path, folder: Path) -> str:
+    """Run the two blocks of docs/nvflare.md: five sites, of which the last comes with another job.
+
+    Raises:
+        SystemExit: a site is not with its kin.
+    """
+    script, job = marked_blocks((ROOT / "docs" / "nvflare.md").read_text())
+    (folder / "client.py").write_text(script)
+    (folder / "job.py").write_text(job)
+    run(home, "job.py", folder=folder)
+    report = json.loads((folder / "runs" / "five" / _RUN / "rounds.json").read_text())[-1]
+    groups = sorted(report["clusters"].values())
+    if groups != [["site-1", "site-3", "site-5"], ["site-2", "site-4"]]:
+        raise SystemExit(f"sites are in other clusters: {report}")
+    return f"round {report['round']}: {groups}"
 
 
 def two_kinds(home: Path, folder: Path) -> tuple[Path, list[dict[str, Any]]]:
@@ -201,6 +223,9 @@ def main() -> int:
         began = time.monotonic()
         print("\n".join(example(given.environment, Path(folder))))
         print(f"examples/nvflare: {time.monotonic() - began:.0f} s", flush=True)
+        began = time.monotonic()
+        print(guide(given.environment, Path(folder)))
+        print(f"the code of docs/nvflare.md: {time.monotonic() - began:.0f} s", flush=True)
         began = time.monotonic()
         print("\n".join(check(two_kinds(given.environment, Path(folder))[1])))
         print(f"two kinds of sites, of which two fail: {time.monotonic() - began:.0f} s")

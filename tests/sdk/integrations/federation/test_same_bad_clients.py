@@ -24,8 +24,8 @@ from tests.sdk.integrations.federation.engines import (
 )
 from tests.sdk.integrations.flower.federation import LocalGrid
 
-# NVFlare has an environment of its own, which `make test-all` makes.
-ENGINES = ["rounds", *(["nvflare"] if find_spec("nvflare") else [])]
+# NVFlare in its own environment, which `make test-all` makes; elsewhere the rounds that it carries.
+ENGINES = ["rounds" if find_spec("nvflare") is None else "nvflare"]
 
 Run = Callable[..., Found]
 Spoil = Callable[[Sent], Sent | None]

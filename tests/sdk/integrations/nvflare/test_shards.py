@@ -11,14 +11,25 @@ import pytest
 
 pytest.importorskip("nvflare", reason="NVFlare has an environment of its own: `make nvflare`")
 
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
 from nvflare.client import FLModel
 from safetensors.numpy import load_file, save_file
 
 from modelkin.errors import InvalidInput, InvalidParameter
+from modelkin.integrations.flower import (
+    ClusteredStrategy,
+    ShardedStrategy,
+    ShardMod,
+    SupportMod,
+    hand_over,
+)
 from modelkin.integrations.nvflare import ClusterClient, ClusteredFedAvg, ShardClient
+from tests.sdk.integrations.flower.federation import LocalGrid
 from tests.sdk.integrations.nvflare.controllers import Answer, LocalSites
 from tests.sdk.integrations.nvflare.scripts import Script
-from tests.support.federations.plain_kinds import initial, trained
+from tests.support.federations.plain_kinds import importance, initial, trained
 
 NAMES = tuple(f"site-{number}" for number in range(1, 9))
 GROUPS = [list(NAMES[::2]), list(NAMES[1::2])]
@@ -108,6 +119,40 @@ def test_each_cluster_has_its_exact_mean(folder: Path, settings: dict[str, Any])
     assert_close(load_file(folder / "modelkin" / "all.safetensors"), exact(*NAMES))
     assert GROUPS == sorted(part["members"] for part in last(folder)["shards"])
     assert 1 == len({part["digest"] for part in last(folder)["shards"]})
+
+
+def test_clusters_have_the_models_of_flower(folder: Path) -> None:
+    """Of the same sites, within 1e-7."""
+    job(sites(*NAMES), folder)
+    apps = {node: _app(name) for node, name in enumerate(NAMES, start=1)}
+    strategy = ClusteredStrategy(
+        ShardedStrategy(FedAvg(fraction_evaluate=0.0), aggregators=3), per_cluster=True
+    )
+    arrays = ArrayRecord({name: Array(values) for name, values in initial().items()})
+    strategy.start(grid=LocalGrid(apps), initial_arrays=arrays, num_rounds=1)
+    assert strategy.clusters is not None
+    found = {str(n): [*names] for n, names in strategy.clusters.named.items()}
+    assert found == last(folder)["clusters"]
+    for node, name in ((1, "site-1"), (2, "site-2")):
+        record = strategy.cluster_arrays[strategy.cluster_of(node) or 0]
+        assert_close(saved(folder, name), {n: array.numpy() for n, array in record.items()})
+
+
+def _app(name: str) -> ClientApp:
+    """A site as a client of Flower."""
+    app = ClientApp(mods=[SupportMod(name=name), ShardMod()])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        hand_over(importance(name))
+        model = trained(initial(), name)
+        records: dict[str, Any] = {
+            "arrays": ArrayRecord({each: Array(values) for each, values in model.items()}),
+            "metrics": MetricRecord({"num-examples": int(name[-1])}),
+        }
+        return Message(RecordDict(records), reply_to=message)
+
+    return app
 
 
 def test_sites_go_on_from_their_cluster(folder: Path) -> None:

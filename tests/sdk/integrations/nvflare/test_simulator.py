@@ -8,27 +8,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from safetensors.numpy import load_file
 from torch.nn.functional import cross_entropy
 
-from modelkin.integrations.flower import (
-    ClusteredStrategy,
-    ShardedStrategy,
-    ShardMod,
-    SupportMod,
-    hand_over,
-)
+from modelkin.integrations.flower import ClusteredStrategy, SupportMod, hand_over
 from modelkin.torch import fisher_importance
-from tests.docs.pages import marked_blocks
 from tests.sdk.integrations.flower.federation import LocalGrid
 from tests.soak.federations import nvflare_simulator
-from tests.support.federations.two_kinds import examples, mlp
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -46,8 +37,10 @@ def home() -> Path:
 
 def test_the_controller_and_its_sites(home: Path) -> None:
     """The tests that need NVFlare, in the environment that has it."""
-    tests = [str(Path(__file__).with_name(f"test_{each}.py")) for each in ("controller", "shards")]
-    printed = nvflare_simulator.run(home, "-m", "pytest", "-q", *tests)
+    here = Path(__file__)
+    tests = [here.with_name(f"test_{each}.py") for each in ("controller", "guide", "shards")]
+    tests.append(here.parents[1] / "federation" / "test_same_bad_clients.py")
+    printed = nvflare_simulator.run(home, "-m", "pytest", "-q", *map(str, tests))
     assert "skipped" not in printed
     assert " passed" in printed
 
@@ -70,61 +63,6 @@ def test_the_example_gives_what_flower_gives(home: Path, tmp_path: Path) -> None
         assert {name: values.tobytes() for name, values in expected.items()} == {
             name: values.tobytes() for name, values in found.items()
         }
-
-
-def test_the_guide_places_a_newcomer(home: Path, tmp_path: Path) -> None:
-    """The two blocks of docs/nvflare.md, of 45 lines at most: a fifth site is with its kin."""
-    script, job = marked_blocks((ROOT / "docs" / "nvflare.md").read_text())
-    assert sum(bool(line.strip()) for line in (script + job).splitlines()) <= 45
-    (tmp_path / "client.py").write_text(script)
-    (tmp_path / "job.py").write_text(job)
-    nvflare_simulator.run(home, "job.py", folder=tmp_path)
-    models = tmp_path / "runs" / "five" / "server" / "simulate_job" / "modelkin"
-    report = json.loads((models / "rounds.json").read_text())[-1]
-    assert 5 == report["round"]
-    groups = sorted(report["clusters"].values())
-    assert [["site-1", "site-3", "site-5"], ["site-2", "site-4"]] == groups
-
-
-def test_shards_give_what_flower_gives(home: Path, tmp_path: Path) -> None:
-    """Clusters averaged in shards: their float64 means, and Flower's models, within 1e-7."""
-    models, reports = nvflare_simulator.shards(home, tmp_path)
-    nvflare_simulator.check_shards(models, reports, tmp_path)
-    assert not any(report["refused"] or report["silent"] for report in reports)
-    apps = {node: _shown(tmp_path, node) for node in range(1, 9)}
-    inner = ShardedStrategy(FedAvg(fraction_evaluate=0.0), aggregators=3)
-    flower = ClusteredStrategy(inner, per_cluster=True)
-    arrays = ArrayRecord(mlp().state_dict())
-    flower.start(grid=LocalGrid(apps), initial_arrays=arrays, num_rounds=2)
-    assert flower.clusters is not None
-    clusters = {str(n): [*who] for n, who in flower.clusters.named.items()}
-    assert reports[-1]["clusters"] == clusters
-    for number, expected in flower.cluster_arrays.items():
-        found = load_file(models / f"cluster-{number}.safetensors")
-        for name, array in expected.items():
-            np.testing.assert_allclose(found[name], array.numpy(), rtol=1e-7, atol=1e-7)
-
-
-def _shown(folder: Path, node: int) -> ClientApp:
-    """A client of Flower that sends what a site of NVFlare trained, in each round."""
-    name, rounds = f"site-{node}", iter((1, 2))
-    app = ClientApp(mods=[SupportMod(name=name), ShardMod()])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        model, samples = mlp(), examples(node)
-        arrays = message.content["arrays"]
-        assert isinstance(arrays, ArrayRecord)
-        model.load_state_dict(arrays.to_torch_state_dict())
-        hand_over(fisher_importance(model, cross_entropy, [samples]))
-        trained = load_file(folder / f"{next(rounds)}-{name}.safetensors")
-        records: dict[str, Any] = {
-            "arrays": ArrayRecord({n: Array(trained[n]) for n in arrays}),
-            "metrics": MetricRecord({"num-examples": 10 + node}),
-        }
-        return Message(RecordDict(records), reply_to=message)
-
-    return app
 
 
 def _by_flower() -> ClusteredStrategy:
