@@ -28,6 +28,7 @@ from modelkin.federation.adapters.means import of_rank
 
 __all__ = [
     "Tensors",
+    "check_ranks",
     "config_of",
     "ranks_of",
     "read_adapter",
@@ -87,6 +88,23 @@ def write_adapter(adapter: Adapter, like: Tensors, config: Any = None) -> dict[s
         for factor, values in ((_named(update.a), a), (_named(update.b), b)):
             found[factor.name] = values.reshape(factor.shape).astype(factor.values.dtype)
     return found
+
+
+def check_ranks(tensors: Tensors) -> None:
+    """Check that no difference has a higher rank than its shape, before its factors are copied.
+
+    A larger one is no better, and the answer to it would be as large again.
+
+    Raises:
+        InvalidCheckpoint, InvalidParameter: see :func:`read_adapter`; or a rank is too high.
+    """
+    for update in _updates(tensors, None):
+        if update.rank > min(update.shape):
+            raise InvalidParameter(
+                f"its {update.name[:200]!r} has rank {update.rank}, and a difference of shape "
+                f"{list(update.shape)} has {min(update.shape)} at most: give it a lower r",
+                field="adapter",
+            )
 
 
 def ranks_of(tensors: Tensors, config: Any = None) -> dict[str, int]:

@@ -24,6 +24,7 @@ from modelkin.federation.adapters import (
 )
 from modelkin.federation.adapters.tensors import (
     Tensors,
+    check_ranks,
     config_of,
     ranks_of,
     resized,
@@ -70,6 +71,7 @@ class AdapterMeans:
         read, wrong = dict[Id, Adapter](), dict[Id, str]()
         for client, model in models.items():
             try:
+                check_ranks(model)
                 read[client] = read_adapter(model)
             except InvalidInput as error:
                 wrong[client] = str(error)

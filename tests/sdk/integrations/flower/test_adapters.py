@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,8 @@ from numpy.testing import assert_allclose
 from modelkin import Layout, Support
 from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.federation.adapters import mean_of_rank, read_adapter, stacked_mean
+from modelkin.federation.adapters.tensors import with_alphas
+from modelkin.integrations.federation.adapter_means import AdapterMeans
 from modelkin.integrations.federation.messages import SupportMessage
 from modelkin.integrations.flower import (
     AdapterMod,
@@ -248,6 +251,23 @@ def test_a_client_that_does_not_fit_is_left_out(change: Change, why: str) -> Non
     others = read({n: client for n, client in clients.items() if n != 2})
     exact = stacked_mean(others, {1: 10, 3: 30})
     assert_same({n: e.product() for n, e in exact.items()}, products(arrays_of(result)))
+
+
+@pytest.mark.parametrize("rank", [9, 1_000_000])
+def test_a_rank_above_that_of_the_shape_is_refused(rank: int) -> None:
+    """Before anything is copied; that of the shape itself is not refused."""
+    means = AdapterMeans(config(8))
+    means.begin({name: array.numpy() for name, array in first().items()})
+    own = with_alphas(factors(drawn(1, 8)), config(8))
+    zero = np.zeros((), np.float32)
+    wide = {A: np.broadcast_to(zero, (rank, 8)), B: np.broadcast_to(zero, (12, rank))}
+    tracemalloc.start()
+    found = means.misfits({1: own, 2: {**own, **wide}})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert {2} == set(found)
+    assert f"'h.0.q.weight' has rank {rank}, and a difference of shape [12, 8] has 8" in found[2]
+    assert peak < 4 * (12 + 8) * rank + 1e6
 
 
 def test_first_arrays_need_a_scale() -> None:
