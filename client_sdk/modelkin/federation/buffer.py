@@ -127,8 +127,9 @@ class ModelBuffer:
         Raises:
             InvalidParameter: the update does not count, and why: it is of another model or too
                 stale, the client has trained that version before, its arrays do not fit
-                (:func:`~modelkin.federation.layouts.misfit`), or its weight is not a number above
-                0 and at most 2^53. Nothing has changed.
+                (:func:`~modelkin.federation.layouts.misfit`), its weight is not a number above 0
+                and at most 2^53, or the same update waits under another name. Nothing has
+                changed.
         """
         staleness = self._staleness(update.version)
         if staleness > self._max_staleness:
@@ -149,6 +150,11 @@ class ModelBuffer:
             )
         if (why := misfit(update.trained, self.model)) is not None:
             raise InvalidParameter(why, field="arrays")
+        for (other, version), waiting in self._waiting.items():
+            if version == update.version and _is_copy(update, waiting):
+                raise InvalidParameter(
+                    f"its arrays are those of {other!r} to the bit: they count once", field="arrays"
+                )
         self._waiting[key] = update
 
     def take(self, client: str) -> list[Update]:
@@ -194,6 +200,14 @@ class ModelBuffer:
                 f"it trained version {version}, which is of another model", field="version"
             )
         return len(self._versions) - 1 - self._versions.index(version)
+
+
+def _is_copy(update: Update, other: Update) -> bool:
+    """Whether two updates are one. Two that changed nothing are no copies, but clients at rest."""
+    trained, received = update.trained, update.received
+    return all(np.array_equal(each, other.trained[name]) for name, each in trained.items()) and any(
+        not np.array_equal(each, received[name]) for name, each in trained.items()
+    )
 
 
 def _moved(

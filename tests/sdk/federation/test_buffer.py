@@ -158,6 +158,19 @@ def test_a_client_counts_once_for_a_version() -> None:
     assert 1 == len(buffer)
 
 
+def test_one_update_under_two_names_counts_once() -> None:
+    """In one step; a later one, another version and clients that changed nothing all count."""
+    buffer = buffer_of(size=2)
+    buffer.add("a", trained(buffer, 1))
+    with pytest.raises(InvalidParameter, match="its arrays are those of 'a' to the bit"):
+        buffer.add("b", trained(buffer, 1))
+    assert len(buffer) == 1
+    buffer.step()
+    for client in "cd":
+        buffer.add(client, Update(buffer.version, buffer.model, buffer.model, 1.0))
+    assert ["c", "d"] == [each.client for each in buffer.step()]
+
+
 def test_staleness_has_a_bound() -> None:
     """An update counts up to the bound; beyond it, and of an unknown version, it does not."""
     buffer = buffer_of(size=1, max_staleness=2)
