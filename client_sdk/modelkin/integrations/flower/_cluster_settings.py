@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from flwr.serverapp.strategy import Strategy
 
 from modelkin.core.layout import Layout
@@ -13,7 +15,17 @@ from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 from modelkin.types.vocabulary import ImportanceKind
 
-__all__ = ["check_by", "check_per_cluster", "check_robust", "check_weights", "sharded_inside"]
+__all__ = [
+    "PATIENCE_S",
+    "check_by",
+    "check_per_cluster",
+    "check_robust",
+    "check_weights",
+    "sharded_inside",
+]
+
+PATIENCE_S: Final = 60.0
+"""How long a server waits for subspaces, unless it is told."""
 
 
 def sharded_inside(strategy: Strategy) -> ShardedStrategy | None:
@@ -111,6 +123,7 @@ def check_by(
     recluster_every: int | None,
     layout: Layout | None,
     importance: ImportanceKind | None,
+    patience: float,
 ) -> None:
     """Raise :class:`InvalidParameter` for an unknown ``by``, or options of the other way."""
     if by not in ("supports", "data"):
@@ -119,6 +132,12 @@ def check_by(
         raise InvalidParameter(
             "recluster_every is for by='data': supports are clustered each round",
             field="recluster_every",
+        )
+    if patience != PATIENCE_S and by != "data":
+        raise InvalidParameter(
+            "patience is for by='data', whose nodes are asked for subspaces: by supports, give "
+            "timeout to start(), or leave patience out",
+            field="patience",
         )
     if by == "data" and (layout is not None or importance is not None):
         raise InvalidParameter(

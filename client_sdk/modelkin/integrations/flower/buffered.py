@@ -51,7 +51,9 @@ class BufferedStrategy:
         rate: the server's learning rate. At 1, steps of few clients move too far.
         per_cluster: whether clusters have models.
         weights: ``"examples"``, those that clients claim; or ``"equal"``, so that no claim counts.
-        separation, n_clusters, distance_threshold, k_max: as those of ``ClusteredStrategy``.
+        separation, n_clusters, distance_threshold: with ``per_cluster``, as those of
+            ``ClusteredStrategy``.
+        k_max: as that of ``ClusteredStrategy``.
         patience: seconds without an answer, or without a connection, after which a client is
             forgotten. Back again, it is new.
         poll: seconds between two looks for answers.
@@ -90,6 +92,8 @@ class BufferedStrategy:
             raise InvalidParameter(
                 f"weights must be 'examples' or 'equal', not {weights!r}", field="weights"
             )
+        if not per_cluster:
+            _check_one_model(separation, Division(n_clusters, distance_threshold))
         SelectionRule.of(1, k_max=k_max)
         self._settings: dict[str, Any] = {
             "size": size,
@@ -179,3 +183,19 @@ class BufferedStrategy:
             k_max=k_max,
             missing="it sent no support; is SupportMod among the mods of its app?",
         )
+
+
+def _check_one_model(separation: float, division: Division) -> None:
+    """Raise :class:`InvalidParameter` for options of clusters, where there is one model."""
+    given = {
+        "separation": separation != DEFAULT_SEPARATION,
+        "n_clusters": division.n_clusters is not None,
+        "distance_threshold": division.distance_threshold is not None,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise InvalidParameter(
+                f"{name} is for per_cluster=True: without it there is one model, and no cluster; "
+                f"give per_cluster=True, or leave {name} out",
+                field=name,
+            )

@@ -34,6 +34,7 @@ from modelkin.integrations.flower._arrays import num_values
 from modelkin.integrations.flower._cluster_log import ClusterLog
 from modelkin.integrations.flower._cluster_models import ClusterModels
 from modelkin.integrations.flower._cluster_settings import (
+    PATIENCE_S,
     check_by,
     check_per_cluster,
     check_robust,
@@ -57,12 +58,14 @@ class ClusteredStrategy(Strategy):
         strategy = ClusteredStrategy(FedAvg(), on_clusters=lambda found: print(found.members))
         strategy.start(grid=grid, initial_arrays=arrays, num_rounds=5)
 
-    The wrapped strategy works as it does alone, on all replies. With ``per_cluster`` each cluster
-    also has a model, the average of its clients' weighted by their examples: from the next round on
-    a client gets its cluster's model to train and to evaluate. A client in no cluster gets the
-    strategy's model. The support of each client is kept, also if no round has sampled the client
-    since. A new client gets the weights of the first round, since supports of other weights cannot
-    be compared. If no client of a cluster was sampled, the cluster keeps its model.
+    The wrapped strategy works as it does alone, on all replies; one that is a ``FedAvg`` gets no
+    reply that it cannot average, and ``RoundClusters.weighted_down`` and the log say why. With
+    ``per_cluster`` each cluster also has a model, the average of its clients' weighted by their
+    examples: from the next round on a client gets its cluster's model to train and to evaluate. A
+    client in no cluster gets the strategy's model. The support of each client is kept, also if no
+    round has sampled the client since. A new client gets the weights of the first round, since
+    supports of other weights cannot be compared. If no client of a cluster was sampled, the cluster
+    keeps its model.
 
     Around a ``ShardedStrategy`` each cluster is averaged in shards of its own. If fewer than
     ``min_members`` of a cluster replied in a round, it keeps its model; a cluster with fewer known
@@ -92,9 +95,9 @@ class ClusteredStrategy(Strategy):
         weights: ``"examples"``, ``"equal"``, ``"cover"`` or ``"rarity"``, in each cluster and in
             the strategy's mean, which finds them in place of the examples in replies. Others than
             ``"examples"`` take the place of a ``LearngeneStrategy``'s own.
-        robust: whether clients whose updates are at chance from their cluster are left out, of its
-            mean and the strategy's, and long updates count less: True, or a ``KinRobust`` with
-            other limits. ``RoundClusters.weighted_down`` and the log say why.
+        robust: whether clients that agree too little with their cluster are left out, of its mean
+            and the strategy's, and long updates count less: True, or a ``KinRobust``.
+            ``RoundClusters.weighted_down`` and the log say why.
         forget_after: with ``per_cluster``, rounds without an answer after which a client and its
             support are forgotten; if it returns, it is new. None for never.
         separation: the least excess of the mean S within clusters over that between clusters; from
@@ -142,7 +145,7 @@ class ClusteredStrategy(Strategy):
         n_clusters: int | None = None,
         distance_threshold: float | None = None,
         k_max: float | None = None,
-        patience: float = 60.0,
+        patience: float = PATIENCE_S,
         recluster_every: int | None = None,
         client: Client | None = None,
         space: str | None = None,
@@ -153,7 +156,7 @@ class ClusteredStrategy(Strategy):
     ) -> None:
         if (client is None) != (space is None):
             raise InvalidParameter("give client and space, or neither", field="space")
-        check_by(by, recluster_every, layout, importance)
+        check_by(by, recluster_every, layout, importance, patience)
         sharded = sharded_inside(strategy)
         check_weights(weights, by, sharded)
         limits = check_robust(robust, strategy, sharded, both=both)

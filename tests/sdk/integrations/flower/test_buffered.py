@@ -196,6 +196,23 @@ def test_a_bad_answer_is_left_out(monkeypatch: pytest.MonkeyPatch, make: Any, wh
     assert len(grid.sent_to(3)) >= 3
 
 
+def test_a_client_under_two_names_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same update of another node is named, and the step is that of those that differ."""
+
+    def copies(message: Message) -> Message:
+        other = Message(message.content, dst_node_id=2, message_type="train")
+        (own,) = LocalGrid(clients(2)).send_and_receive([other])
+        return Message(own.content, reply_to=message)
+
+    grid = DelayedGrid(monkeypatch, {**clients(1, 2), 3: bad_app(copies)})
+    result, steps, _ = start(grid, 2, size=3)
+    alone, _, _ = start(DelayedGrid(monkeypatch, clients(1, 2)), 2, size=2)
+    assert same(alone.arrays, result.arrays)
+    assert ["its arrays are those of '2' to the bit: they count once"] * 2 == [
+        step.left_out[3] for step in steps
+    ]
+
+
 def claims(number: int) -> Any:
     """A mod of a client that claims so many examples."""
 
@@ -354,6 +371,9 @@ def test_clients_without_a_support_share_a_model(monkeypatch: pytest.MonkeyPatch
         ({"patience": 0.0}, "patience"),
         ({"poll": float("inf")}, "poll"),
         ({"k_max": 2.0}, "k_max"),
+        ({"n_clusters": 2}, "n_clusters"),
+        ({"distance_threshold": 0.5}, "distance_threshold"),
+        ({"separation": 0.2}, "separation"),
     ],
 )
 def test_arguments_have_ranges(how: dict[str, Any], field: str) -> None:
