@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -88,6 +88,13 @@ class ClusterRules:
         check_weights(self.weights, self.by)
         check_min_members(self.min_members)
         SelectionRule.of(1, k_max=self.k_max)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The rules as plain values, which a run that goes on must have as well."""
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        del found["missing"]
+        return found | {"robust": None if self.robust is None else asdict(self.robust)}
 
     @property
     def division(self) -> Division:
@@ -182,7 +189,8 @@ class ClusteredRounds:
         )
         self.data = data if by_data else None
         """The clusters by data; None where clients are clustered by supports."""
-        self._judge = None if rules.robust is None else KinJudge[int](rules.robust, self.names.of)
+        self.judge = None if rules.robust is None else KinJudge[int](rules.robust, self.names.of)
+        """The judge of clients' updates; None where all count."""
         self._sent: dict[int, Model] = {}
         self._contents: Mapping[int, Any] = {}
         self.clusters: RoundClusters | None = None
@@ -339,11 +347,11 @@ class ClusteredRounds:
 
     def _verdicts(self, known: RoundMembers[int]) -> Verdicts[int]:
         """How much less than others clients count, each among its whole cluster."""
-        if self._judge is None:
+        if self.judge is None:
             return Verdicts()
         starts = {node: self._sent.get(node, self.arrays) for node in known.models}
         clusters = {} if self.clusters is None else self.clusters.members
-        return self._judge.judge(known.models, starts, clusters)
+        return self.judge.judge(known.models, starts, clusters)
 
 
 def mean_metrics(metrics: Mapping[int, object], weights: Mapping[int, float]) -> dict[str, float]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation.cluster_means import Model
 from modelkin.integrations.federation.clustered_rounds import ClusteredRounds
+from modelkin.integrations.federation.kin_robust import Learned
 from modelkin.integrations.federation.messages import SupportMessage
 
 __all__ = ["FederationState"]
@@ -28,6 +30,8 @@ class FederationState:
         first: the weights at which supports were taken; None with clusters by data.
         messages: the kept support of each client, at those weights.
         subspaces: the subspace of each client, with clusters by data.
+        evidence: what the judge of updates has learned of each client, with ``robust``.
+        options: the rules of the run; empty of a run that did not keep them.
     """
 
     server_round: int
@@ -39,6 +43,8 @@ class FederationState:
     first: Model | None = None
     messages: Mapping[int, SupportMessage] = field(default_factory=dict)
     subspaces: Mapping[int, Subspace] = field(default_factory=dict)
+    evidence: Mapping[int, Learned] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rounds: ClusteredRounds, server_round: int) -> FederationState:
@@ -54,24 +60,36 @@ class FederationState:
             rounds.supports.first.weights,
             dict(rounds.supports.first.messages),
             {} if rounds.data is None else dict(rounds.data.subspaces),
+            {} if rounds.judge is None else rounds.judge.evidence,
+            rounds.rules.options,
         )
 
     def restore(self, rounds: ClusteredRounds) -> None:
         """Let rounds that have not begun continue after this state.
 
         Raises:
-            InvalidParameter: the state is of clients that were clustered in the other way.
+            InvalidParameter: the state is of clients that were clustered in the other way, or
+                another rule was another one; names the first.
         """
         if (self.first is None) is (rounds.data is None):
             raise InvalidParameter(
                 "the federation before was clustered in the other way: give the same by",
                 field="by",
             )
+        for name, value in rounds.rules.options.items():
+            if name in self.options and self.options[name] != value:
+                raise InvalidParameter(
+                    f"the federation before had {name}={self.options[name]!r}, and this one has "
+                    f"{name}={value!r}: give the same, or begin anew without the one before",
+                    field=name,
+                )
         rounds.names.names.update(self.names)
         for node, cluster in self.clusters.items():
             rounds.history.join(node, cluster)
         rounds.arrays = self.arrays
         rounds.cluster_arrays.update(self.cluster_arrays)
+        if rounds.judge is not None:
+            rounds.judge.restore(self.evidence)
         if rounds.data is not None:
             rounds.data.subspaces.update(self.subspaces)
         elif self.first is not None:

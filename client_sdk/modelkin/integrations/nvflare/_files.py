@@ -47,7 +47,12 @@ def write_run(folder: Path, rounds: ClusteredRounds, reports: list[dict[str, Any
         name: {"node": node, "cluster": state.clusters.get(node), **sent.get(node, {})}
         for node, name in sorted(state.names.items())
     }
-    about = {"clients": json.dumps(clients), "num_values": str(state.num_values)}
+    about = {
+        "clients": json.dumps(clients),
+        "num_values": str(state.num_values),
+        "evidence": json.dumps({state.names[n]: own for n, own in state.evidence.items()}),
+        "options": json.dumps(state.options),
+    }
     write_whole(folder / _CLIENTS, save(data, about))
     write_whole(folder / _ROUNDS, json.dumps(reports, indent=1).encode())
 
@@ -130,6 +135,11 @@ def read_state(folder: Path) -> tuple[FederationState, list[dict[str, Any]]]:
                 for name, each in sent.items()
                 if "kind" not in clients[name]
             },
+            evidence={
+                clients[name]["node"]: (float(total), float(weight), int(rounds))
+                for name, (total, weight, rounds) in json.loads(about.get("evidence", "{}")).items()
+            },
+            options=json.loads(about.get("options", "{}")),
         )
     except (OSError, ValueError, KeyError, TypeError, SafetensorError, ModelkinError) as error:
         raise InvalidParameter(

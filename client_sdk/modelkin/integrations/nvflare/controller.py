@@ -26,6 +26,7 @@ from modelkin.integrations.federation.clustered_rounds import (
     ClusterRules,
 )
 from modelkin.integrations.federation.data_clusters import ASK, Answers
+from modelkin.integrations.federation.federation_state import FederationState
 from modelkin.integrations.federation.kin_robust import KinRobust
 from modelkin.integrations.federation.node_weights import WeightName
 from modelkin.integrations.federation.shards import vectors
@@ -70,8 +71,8 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         by: ``"supports"``, or ``"data"``.
         weights: how sites count in a mean: ``"examples"``, ``"equal"``, ``"cover"`` or
             ``"rarity"``; see ``modelkin.integrations.flower.ClusteredStrategy``.
-        robust: whether sites whose updates are at chance from their cluster are left out: True, or
-            a ``KinRobust`` with other limits, which a job's configuration has by name.
+        robust: whether sites that agree too little with their cluster are left out: True, or a
+            ``KinRobust`` with other limits, which a job's configuration has by name.
         separation: see ``modelkin.integrations.flower.ClusteredStrategy``, also for
             ``n_clusters``, ``distance_threshold``, ``forget_after`` and ``recluster_every``.
         n_clusters: the number of clusters; None where it is to be found.
@@ -259,6 +260,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         """The rounds to carry out, and how many were carried out before."""
         if self._before:
             state, self._reports = read_state(Path(self._before))
+            self._check_shared(state)
             rounds = ClusteredRounds(state.arrays, self.rules, state.num_values)
             state.restore(rounds)
             self._nodes = {name: node for node, name in state.names.items()}
@@ -270,6 +272,20 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
             names = Learngene.of(layout, self._choice, buffers=False).names
             shared = {name: whole[name] for name in names}
         return ClusteredRounds(shared, self.rules, num_values), 0
+
+    def _check_shared(self, state: FederationState) -> None:
+        """Refuse to go on with other arrays than the run before has shared."""
+        layout = {name: (str(each.dtype), each.shape) for name, each in state.arrays.items()}
+        if self._choice is None:
+            fits = state.num_values == sum(each.size for each in state.arrays.values())
+        else:
+            fits = set(Learngene.of(layout, self._choice, buffers=False).names) == layout.keys()
+        if not fits:
+            raise InvalidParameter(
+                f"the run before shared {', '.join(sorted(layout)[:3])}, and shared= names others: "
+                f"give the same shared, or begin anew without before",
+                field="shared",
+            )
 
     def _initial_model(self) -> dict[str, np.ndarray[Any, Any]]:
         if self._initial:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_attackers_are_left_out_at_once(kind: str) -> None:
     updates |= {node: attack(kind, updates[node]) for node in (3, 7)}
     found = judged(KinJudge(KinRobust()), updates)
     assert {3: 0.0, 7: 0.0} == found.own == found.common
-    assert "less than 0.3; 0 is chance" in found.reasons[3]
+    assert "less than 0.3; tossed signs give 0" in found.reasons[3]
 
 
 def test_a_long_update_is_weighted_as_one_of_twice_the_median() -> None:
@@ -166,6 +167,20 @@ def test_clients_that_vanish_keep_their_verdict_and_new_ids_begin_anew() -> None
     back = kin([*range(8), 99], 3)
     back[99] *= -1
     assert {99} == set(judged(judge, back).own)
+
+
+@pytest.mark.parametrize(("members", "size"), [(8, 200_000), (16, 200_000), (8, 400_000)])
+def test_memory_is_that_of_the_page(members: int, size: int) -> None:
+    """9 bytes of each compared value, 40 of each value, and nothing that grows as d times d."""
+    rng, start = np.random.default_rng(0), {"w": np.zeros(size, np.float32)}
+    common = rng.normal(size=size)
+    models = {n: {"w": (common + rng.normal(size=size)).astype(np.float32)} for n in range(members)}
+    judged(KinJudge(KinRobust()), kin(range(8)))  # whose first use compiles
+    tracemalloc.start()
+    KinJudge[int](KinRobust()).judge(models, dict.fromkeys(models, start), {0: [*models]})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 9 * 0.1 * members * size + 40 * size + 2.5e6
 
 
 def test_nobody_at_all_has_no_verdict() -> None:

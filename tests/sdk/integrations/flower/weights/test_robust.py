@@ -122,7 +122,7 @@ def test_without_models_of_clusters_it_stands_before_any_strategy(inner: Any) ->
     others = [node for node in EVEN if node != 6]
     alone = run(others, inner=inner(fraction_evaluate=0.0), robust=False)
     np.testing.assert_allclose(vector(found.result.arrays), vector(alone.result.arrays), atol=1e-7)
-    assert "0 is chance" in found.rounds[0].weighted_down[6]
+    assert "tossed signs give 0" in found.rounds[0].weighted_down[6]
 
 
 def test_two_groups_that_contradict_each_other_are_both_kept() -> None:
