@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAvg, Strategy
 
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import RoundClusters
@@ -27,6 +27,7 @@ from modelkin.integrations.federation.node_weights import (
     RoundMembers,
     WeightName,
     Weights,
+    node_weights,
 )
 from modelkin.integrations.federation.round_weights import weigh_round
 from modelkin.integrations.flower._arrays import only, values_of
@@ -127,8 +128,12 @@ class ClusterModels:
                 if len(nodes) < inner.min_members:
                     self.arrays.pop(cluster, None)
         elif not self._per_cluster and self._weights == "examples" and self._judge is None:
-            models = {}
-            arrays, metrics = inner.aggregate_train(server_round, replies)
+            models, wrong = {}, self._bad_replies(server_round, replies)
+            arrays, metrics = inner.aggregate_train(
+                server_round,
+                [r for r in self._ordered(replies) if r.metadata.src_node_id not in wrong],
+            )
+            found = None if found is None else replace(found, weighted_down=wrong)
         else:
             clusters = {} if found is None else found.members
             known, wrong = self._read(replies, clusters, contents)
@@ -139,6 +144,20 @@ class ClusterModels:
                 found = replace(found, weights=weights.values, weighted_down=weights.down)
         self.arrays.update(models)
         return arrays, metrics, found
+
+    def _bad_replies(self, server_round: int, replies: Sequence[Message]) -> dict[int, str]:
+        """Why some replies would end the round of a strategy that averages as FedAvg does.
+
+        Replies to another one may have any form, and adapters are checked by their own strategy.
+        """
+        if not isinstance(self._inner, FedAvg) or isinstance(self._inner, AdapterStrategy):
+            return {}
+        models, examples, wrong = read_models(replies, self._examples_name, self._misfits)
+        weights = node_weights("examples")([*models], RoundMembers(models, examples))
+        wrong |= weights.down
+        for node, why in sorted(wrong.items()):
+            log.warning("round %d: client %s: %s", server_round, self._names.of(node), why)
+        return wrong
 
     def keep_only(self, clusters: set[int]) -> None:
         """Drop the models of all clusters but these."""
@@ -188,7 +207,7 @@ class ClusterModels:
         models and metrics by them. Those by other rules than examples have a mean of 1.
         """
         counted, scaled = list[Message](), weights.scaled
-        for reply in sorted(replies, key=lambda each: self._names.of(each.metadata.src_node_id)):
+        for reply in self._ordered(replies):
             if not reply.has_content():
                 counted.append(reply)
             elif (weight := scaled.get(reply.metadata.src_node_id, 0.0)) > 0:
@@ -199,6 +218,10 @@ class ClusterModels:
                 elif node in weights.down:
                     metrics[self._examples_name] = weights.values[node]
         return counted
+
+    def _ordered(self, replies: Sequence[Message]) -> list[Message]:
+        """Replies in the order of their clients' names, in which all means are summed."""
+        return sorted(replies, key=lambda each: self._names.of(each.metadata.src_node_id))
 
     def _read(
         self,

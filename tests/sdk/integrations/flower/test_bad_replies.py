@@ -1,0 +1,106 @@
+"""A reply that cannot be averaged ends no round of a strategy, and moves no other's model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg, FedMedian, Result, Strategy
+
+from modelkin.errors import InvalidParameter
+from modelkin.integrations.flower import ClusteredStrategy, MixMod, SupportMod
+from tests.sdk.integrations.flower.federation import LocalGrid, app, mlp, received, reply
+
+GOOD = (1, 2, 3, 4)
+
+
+@pytest.fixture(autouse=True)
+def _quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """Flower logs every step of every round."""
+    caplog.set_level(logging.WARNING)
+
+
+def answering(make: Callable[[Message], Message], *mods: Any) -> ClientApp:
+    """A client whose answer is what a function makes of the message."""
+    found = ClientApp(mods=[*mods])
+
+    @found.train()
+    def train(message: Message, context: Context) -> Message:
+        return make(message)
+
+    return found
+
+
+def run(
+    apps: dict[int, ClientApp], inner: Strategy, **how: Any
+) -> tuple[ClusteredStrategy, Result]:
+    strategy = ClusteredStrategy(inner, **how)
+    initial = ArrayRecord(mlp().state_dict())
+    return strategy, strategy.start(grid=LocalGrid(apps), initial_arrays=initial, num_rounds=2)
+
+
+def clients(*mods: Any) -> dict[int, ClientApp]:
+    return {node: app(SupportMod(), *mods) for node in GOOD}
+
+
+def same(one: Any, other: Any) -> bool:
+    return all(np.array_equal(array.numpy(), other[name].numpy()) for name, array in one.items())
+
+
+def _changed(message: Message, **arrays: np.ndarray) -> Message:
+    own = {name: array.numpy() for name, array in ArrayRecord(mlp().state_dict()).items()}
+    record = ArrayRecord({n: Array(values) for n, values in {**own, **arrays}.items()})
+    metrics = MetricRecord({"num-examples": 3})
+    return Message(RecordDict({"arrays": record, "metrics": metrics}), reply_to=message)
+
+
+BAD: list[tuple[Callable[[Message], Message], str]] = [
+    (lambda m: _changed(m, extra=np.ones(2)), "the model does not have 'extra'"),
+    (lambda m: _changed(m, **{"0.bias": np.ones(3)}), "'0.bias' has the shape [3]"),
+    (lambda m: _changed(m, **{"2.bias": np.full(4, np.nan)}), "'2.bias' has"),
+    (lambda m: reply(m, received(m), {"num-examples": -5}), "-5"),
+    (lambda m: reply(m, received(m), {"num-examples": 2**60}), "more than 2^53"),
+    (lambda m: reply(m, received(m), {"examples": 3}), "its metrics differ"),
+    (lambda m: reply(m, None, {"num-examples": 3}), "has 0 records of arrays"),
+]
+
+
+@pytest.mark.parametrize(("make", "why"), BAD)
+@pytest.mark.parametrize("inner", [FedAvg, FedMedian])
+def test_a_bad_reply_is_left_out_without_models_of_clusters(
+    make: Any, why: str, inner: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is named with its reason, and the strategy's mean is that of a round without it."""
+    found, result = run({**clients(), 9: answering(make)}, inner(fraction_evaluate=0.0))
+    _, alone = run(clients(), inner(fraction_evaluate=0.0))
+    assert same(alone.arrays, result.arrays)
+    assert found.clusters is not None
+    assert {9} == set(found.clusters.weighted_down)
+    assert why in found.clusters.weighted_down[9]
+    assert "client 9: " in caplog.text
+
+
+@pytest.mark.parametrize(("make", "why"), BAD)
+def test_a_bad_reply_is_left_out_beside_both_models(make: Any, why: str) -> None:
+    """Of clients that mix both models, those of the others are to the bit as without it."""
+    how: dict[str, Any] = {"per_cluster": True, "both": True}
+    apps = {**clients(MixMod(0.5)), 9: answering(make)}
+    found, result = run(apps, FedAvg(fraction_evaluate=0.0), **how)
+    other, alone = run(clients(MixMod(0.5)), FedAvg(fraction_evaluate=0.0), **how)
+    assert same(alone.arrays, result.arrays)
+    assert found.clusters is not None
+    assert why in found.clusters.weighted_down[9]
+    models = [s.cluster_arrays[c] for s in (other, found) if (c := s.cluster_of(1)) is not None]
+    assert same(*models)
+
+
+def test_options_of_the_other_way_are_refused() -> None:
+    """Patience is for questions that clusters by supports do not ask."""
+    with pytest.raises(InvalidParameter, match="patience is for by='data'"):
+        ClusteredStrategy(FedAvg(), patience=5.0)
+    ClusteredStrategy(FedAvg(), by="data", patience=5.0)
