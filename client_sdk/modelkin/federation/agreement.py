@@ -2,7 +2,8 @@
 
 The support of an update's absolute values shows no sign flip, so signs count here. A member's
 agreement is the share of its K largest coordinates whose sign is that of most other members there,
-less the share with the other sign: 1 where all agree, 0 by chance, -1 for an update turned round.
+less the share with the other sign: 1 where all agree, -1 for an update turned round. Signs drawn
+by the toss of a coin give 0 on average, with a deviation of 1 / sqrt(K).
 
 Majorities of signs: Bernstein et al., "signSGD with majority vote is communication efficient and
 fault tolerant", 2019.
