@@ -1,0 +1,1 @@
+"""Samples: small models of random weights, whose kinship is known, for a service without models."""
