@@ -23,6 +23,7 @@ from app.hubs.composition import add_hubs
 from app.hubs.incoming.service import HubEventService
 from app.hubs.ingestion.service import IngestionService
 from app.hubs.polling import HubPoller
+from app.hubs.service import SourceService
 from app.infra import fail_points
 from app.infra.db.database import Database
 from app.infra.egress.allowlist import Allowlist
@@ -40,6 +41,8 @@ from app.kinship.clustering.policies import PolicyService
 from app.kinship.clustering.service import ClusteringService
 from app.kinship.donors.service import DonorService
 from app.kinship.graph import GraphService
+from app.kinship.inbox.families import FamilyList
+from app.kinship.inbox.service import InboxService
 from app.kinship.lineage import LineageService
 from app.kinship.lines.judge import LineJudge
 from app.kinship.lines.kinfolk import Kinfolk
@@ -55,6 +58,7 @@ from app.kinship.reports import jobs as reports
 from app.kinship.reports.composition import add_reports
 from app.kinship.reports.policies import ReportPolicies
 from app.kinship.reports.service import ReportService
+from app.kinship.samples.service import SampleService
 from app.kinship.tensors import TensorService
 from app.merges import jobs as merges
 from app.merges.mailbox import Mailbox
@@ -198,11 +202,22 @@ def _compose(
     _add_public(services, stores)
     add_hubs(services, stores.downloads)
     _add_anatomies(services)
+    services.add(
+        SampleService(
+            stores.database,
+            services[SpaceService],
+            services[ModelWriter],
+            services[WeightsService],
+            services[FingerprintService],
+        )
+    )
     _add_clustering(services, stores)
     _add_learngenes(services, stores)
     _add_kinship(services)
     add_reports(services)
     _add_merges(services, stores)
+    services.add(InboxService(services[FingerprintService], services[SourceService]))
+    services.add(FamilyList(services[FingerprintService]))
     services.add(MaintenanceJobs(stores.database, buckets))
     add_clean_up(services, stores)
     _add_notifications(services)

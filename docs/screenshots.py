@@ -25,6 +25,7 @@ _SPACE: Final = "/spaces/digits-cnn"
 _DESK, _PHONE = (1180, 800), (360, 740)
 
 _PICTURES: Final = {
+    "explorer-inbox": ("/", "light", (1180, 1040)),
     "explorer-space": (f"{_SPACE}?q=digit%3D5", "light", _DESK),
     "explorer-model": (f"{_SPACE}/models/digits/client-00", "light", _DESK),
     "explorer-model-dark": (f"{_SPACE}/models/digits/client-00", "dark", _DESK),

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from app.anatomy.events import anatomy_changed
 from app.anatomy.pairs import both_ways
-from app.anatomy.records import Kin, ModelAnatomy, Summary
+from app.anatomy.records import Kin, ModelAnatomy, Summary, base_among
 from app.anatomy.repositories import anatomies
 from app.anatomy.repositories.anatomies import Due
 from app.anatomy.service import AnatomyService
@@ -253,7 +253,7 @@ class AnatomyKeeper:
         kept = [each for each in kin if {each.fingerprint_id, each.other_id} <= same]
         anatomies.put_kin(session, tenant.id, kept)
         ids = {other.name: other.id for other in found.records.values() if other.id in same}
-        new = _summary(record.id, found, ids)
+        new = _summary(record, found, ids)
         anatomies.put_summary(session, new)
         self._part(session, tenant, record, found)
         if found.degraded:
@@ -345,10 +345,10 @@ def _may_add(summary: Summary, family: set[int]) -> bool:
     return summary.covered < _COVERED and not family & {*summary.parents}
 
 
-def _summary(fingerprint_id: int, found: ModelAnatomy, ids: Mapping[str, int]) -> Summary:
+def _summary(record: FingerprintRecord, found: ModelAnatomy, ids: Mapping[str, int]) -> Summary:
     parents = [each for each in found.anatomy.parents if each.model in ids]
     return Summary(
-        fingerprint_id=fingerprint_id,
+        fingerprint_id=record.id,
         verdict=found.anatomy.verdict,
         relations=found.anatomy.relations,
         parents=tuple(ids[each.model] for each in parents),
@@ -357,6 +357,7 @@ def _summary(fingerprint_id: int, found: ModelAnatomy, ids: Mapping[str, int]) -
         compared=found.compared,
         common=found.common,
         truncated=found.truncated,
+        base=base_among(record, [found.records[each.model] for each in parents]),
         is_due=False,
         made_at=datetime.now(UTC),
     )

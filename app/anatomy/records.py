@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,7 +13,16 @@ from modelkin.core.fingerprints.relations.edges import EdgeReason, edge_reason
 from modelkin.core.fingerprints.relations.relation import Relation
 from modelkin.core.fingerprints.sources import Verdict
 
-__all__ = ["Kin", "ModelAnatomy", "Relative", "Relatives", "Summary", "TensorPairs", "edge_to"]
+__all__ = [
+    "Kin",
+    "ModelAnatomy",
+    "Relative",
+    "Relatives",
+    "Summary",
+    "TensorPairs",
+    "base_among",
+    "edge_to",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +162,7 @@ class Summary:
         compared: how many models were asked.
         common: finding keys that several unrelated models have.
         truncated: whether there may be parents that are not named.
+        base: the id of the model whose family it is of, see :func:`base_among`; None for a root.
         is_due: whether another model came since that may change it.
         made_at: when it was made.
     """
@@ -166,6 +176,7 @@ class Summary:
     compared: int
     common: int
     truncated: bool
+    base: int | None
     is_due: bool
     made_at: datetime
 
@@ -193,3 +204,30 @@ def edge_to(
         published_at=record.facts.published_at,
         base_published_at=other.facts.published_at,
     )
+
+
+def base_among(record: FingerprintRecord, parents: Iterable[FingerprintRecord]) -> int | None:
+    """The id of the one base by which a model is counted as a member of a family.
+
+    Of the models with lines in common it is the first that the model names; else the first that is
+    older, and does not name the model. None where there is neither: it is a root.
+
+    Args:
+        parents: the one that adds most first.
+    """
+    known = list(parents)
+    for each in known:
+        if each.name in record.facts.base_models and each.id != record.id:
+            return each.id
+    for each in known:
+        if record.name not in each.facts.base_models and _is_older(each, record):
+            return each.id
+    return None
+
+
+def _is_older(one: FingerprintRecord, other: FingerprintRecord) -> bool:
+    """Whether a model was published before another one; stored before, where that is not known."""
+    first, second = one.facts.published_at, other.facts.published_at
+    if first is None or second is None or first == second:
+        return one.id < other.id
+    return first < second

@@ -79,6 +79,12 @@ class SourceRecord:
     backfill_per_hour: int | None = None
     next_backfill_at: datetime | None = None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether there was an error since the last poll that ended."""
+        last = self.last_poll_at or self.created_at
+        return self.last_error is not None and datetime.fromisoformat(self.last_error["at"]) > last
+
 
 @dataclass(frozen=True, slots=True)
 class HubEventRecord:

@@ -40,7 +40,8 @@ class Tab:
 
 
 SITE: Final = (
-    Link("Spaces", "/"),
+    Link("Inbox", "/"),
+    Link("Spaces", "/spaces"),
     Link("Anatomies", "/anatomies"),
     Link("Jobs", "/jobs"),
     Link("Sources", "/sources"),

@@ -16,7 +16,9 @@ from app.tenancy.auth.service import Authenticator
 from modelkin._validation import quote_model
 
 __all__ = [
+    "FirstSteps",
     "Programs",
+    "first_steps",
     "of_anatomy",
     "of_clusterings",
     "of_job",
@@ -34,6 +36,39 @@ class Programs:
 
     curl: str
     python: str
+
+
+@dataclass(frozen=True, slots=True)
+class FirstSteps:
+    """The first lines for a service without models.
+
+    Attributes:
+        push: stores a checkpoint, from a shell.
+        follow: follows the models of an owner on a hub, from a shell.
+        python: asks which spaces there are, from Python.
+        curl: asks the same from a shell.
+    """
+
+    push: str
+    follow: str
+    python: str
+    curl: str
+
+
+def first_steps(request: Request) -> FirstSteps:
+    """How to begin with this very service."""
+    url = shlex.quote(_base(request))
+    return FirstSteps(
+        push=f"modelkin push base.safetensors --model acme/base --space acme --create --url {url}",
+        follow=f"modelkin sources add huggingface --space acme --owner acme --hub-url "
+        f"https://huggingface.co --url {url}",
+        python=_python(
+            request,
+            "for space in client.spaces.list():",
+            "    print(space.name, space.models)",
+        ),
+        curl=_curl(request, "/v1/spaces"),
+    )
 
 
 def of_model(request: Request, space: SpaceRecord, model: ModelRecord) -> Programs:

@@ -20,6 +20,8 @@ from benchmarks.report import Findings, Row, Table, duration
 from demo.service import choose_port, running
 from tests.support.servers.browser import BROWSER, opened_browser
 
+__all__ = ["LIBRARIES", "PAINT_S", "Visits", "run"]
+
 LIBRARIES = ("numpy", "sqlalchemy", "playwright")
 
 MODELS, QUICK_MODELS = 100_000, 300
@@ -94,7 +96,7 @@ def run(quick: bool) -> Findings:
         with running(Path(folder), choose_port(0)) as service, opened_browser() as browser:
             drawn = _made(service.url, "maps")
             _made(service.url, "clusterings")
-            visits = _Visits(browser, service.url, rounds)
+            visits = Visits(browser, service.url, rounds)
             some = slice(1) if quick else slice(None)
             rows = [visits.painted(what, path) for what, path in list(_PAGES.items())[some]]
             rows += [visits.typed(text) for text in _TYPED[some]]
@@ -104,7 +106,7 @@ def run(quick: bool) -> Findings:
     return Findings(rows, [_job(models, drawn)])
 
 
-class _Visits:
+class Visits:
     """Visits of pages, each by a new visitor.
 
     Args:

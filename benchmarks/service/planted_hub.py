@@ -121,6 +121,7 @@ class PlantedHub:
             "verdict": verdict,
             "relations": [{"relation": relation, "models": models, "sentence": said}],
             "parents": [] if base == model else [base],
+            "base_id": None if base == model else base,
             "first_share": 0.6,
             "covered": 0.6,
             "compared": self.models - 1,

@@ -287,6 +287,7 @@ def put_summary(session: Writer, summary: Summary) -> None:
         **{name: getattr(summary, name) for name in _PLAIN},
         "relations": [asdict(each) for each in summary.relations],
         "parents": list(summary.parents),
+        "base_id": summary.base,
         "due_at": None,
         "hint": None,
         "is_changed": False,
@@ -359,6 +360,7 @@ def _summary(row: AnatomyRow) -> Summary:
         compared=row.compared,
         common=row.common,
         truncated=row.truncated,
+        base=row.base_id,
         is_due=row.due_at is not None,
         made_at=row.made_at,
     )

@@ -147,6 +147,10 @@ class SpaceService:
         """The tenant's spaces by name; with ``text`` those that have it in their name."""
         return spaces.list_spaces(session, tenant, limit=limit, cursor=cursor, text=text)
 
+    def count(self, session: Reader, tenant: Tenant) -> int:
+        """The number of the tenant's spaces."""
+        return spaces.count_spaces(session, tenant.id)
+
     def layout(self, session: Reader, space: SpaceRecord) -> Layout | None:
         """The layout of a space; None without one."""
         return layouts.find_layout(session, space)

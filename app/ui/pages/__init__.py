@@ -9,6 +9,7 @@ from app.ui.pages import (
     clusterings,
     families,
     graph,
+    inbox,
     jobs,
     keys,
     learngenes,
@@ -23,15 +24,15 @@ from app.ui.pages import (
     sources,
     spaces,
     subscriptions,
-    uploads,
 )
 
 __all__ = ["PAGES"]
 
 PAGES: Final = (
-    *(spaces.routes, search.routes, models.routes, pairs.routes, maps.routes, maps.data),
+    *(inbox.routes, inbox.data, spaces.routes, search.routes, models.routes, pairs.routes),
+    *(maps.routes, maps.data),
     *(matrix.routes, graph.routes, graph.data, clusterings.routes, lineages.routes),
-    *(uploads.routes, learngenes.routes, merges.routes, jobs.routes, sources.routes),
+    *(learngenes.routes, merges.routes, jobs.routes, sources.routes),
     *(subscriptions.routes, keys.routes, sign_in.routes, anatomies.routes),
     *(anatomies.data, families.routes, families.data),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Final
 
 from fastapi import Request
@@ -84,8 +83,7 @@ def source(
 
 def _state(source: SourceRecord) -> tuple[str, str]:
     """The state of a source in words, and its colour. An error is past once a poll ended."""
-    last = source.last_poll_at or source.created_at
-    if source.last_error and datetime.fromisoformat(source.last_error["at"]) > last:
+    if source.has_failed:
         return "error", "bad"
     if source.last_refusal:
         return "refused an event", "warn"

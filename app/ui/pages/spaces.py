@@ -1,4 +1,4 @@
-"""``/`` and ``/spaces/{space}``: all spaces; the models of a space, searched; the page about it."""
+"""``/spaces`` and ``/spaces/{space}``: all spaces; a space's models, searched; what it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 
 from app.infra.db.database import Reader
 from app.infra.http.dependencies import Cursor
-from app.infra.http.services import Service
+from app.infra.http.services import Service, services_of
 from app.merges.service import MergeService
 from app.models.catalog.completions import find_names_anywhere
 from app.models.catalog.reader import ModelReader
@@ -21,22 +21,25 @@ from app.models.spaces.service import SpaceService
 from app.models.weights.service import WeightsService
 from app.search.public.records import STEPS
 from app.search.public.service import PublicSpaceService
-from app.tenancy.auth.dependencies import ReadingContext
+from app.tenancy.auth.dependencies import CallerContext, ReadingContext
+from app.tenancy.auth.service import Authenticator
 from app.ui.queries import Term, filter_of, terms_of
 from app.ui.rendering import PageRoutes, render, space_path
 
-__all__ = ["routes"]
+__all__ = ["routes", "space_list"]
 
 routes = PageRoutes()
 
 _PAGE_SIZE: Final = 50
 _MAX_FOUND: Final = 50
 """Models of all spaces that a search finds."""
+_MAX_COMPARED: Final = 5_000
+"""The most tensors of a layout that the upload page compares with a file's; beyond it, none."""
 _MAX_TENSORS: Final = 500
 """Tensors of a layout that a page lists."""
 
 
-@routes.get("/")
+@routes.get("/spaces")
 def spaces(
     context: ReadingContext,
     spaces: Service[SpaceService],
@@ -45,6 +48,17 @@ def spaces(
     q: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
     """Every space, or the spaces and the models with a text in their name."""
+    return space_list(context, spaces, request, cursor, q)
+
+
+def space_list(
+    context: CallerContext,
+    spaces: SpaceService,
+    request: Request,
+    cursor: str | None,
+    q: str,
+) -> HTMLResponse:
+    """The page of spaces, of all or of those that a search finds; of the latter with models."""
     with context.reading() as session:
         text = q.replace("\0", "").strip()
         page = spaces.list(session, context.tenant, limit=_PAGE_SIZE, cursor=cursor, text=text)
@@ -125,6 +139,36 @@ def about(
             count=len(tensors),
             more=_more(session, space, learngenes, merges),
         )
+
+
+@routes.get("/spaces/{space}/upload")
+def upload(
+    context: ReadingContext,
+    spaces: Service[SpaceService],
+    space_name: SpaceName,
+    request: Request,
+) -> HTMLResponse:
+    """The page to drop files on. The browser finds out the type of a file by its first bytes."""
+    with context.reading() as session:
+        space = spaces.get(session, context.tenant, space_name)
+        layout = spaces.layout(session, space)
+        tensors = () if layout is None else layout.tensors
+        if len(tensors) > _MAX_COMPARED:
+            tensors = ()
+    return render(
+        request,
+        "upload.html",
+        space=space,
+        about={
+            "kind": space.kind,
+            "tensors": [[each.name, list(each.shape)] for each in tensors],
+            "importance": space.importance.kind if space.importance.is_stated else None,
+            "base": space.importance.base,
+            "service": str(request.base_url).rstrip("/"),
+            "space": space.name,
+            "keys": services_of(request)[Authenticator].keys_required,
+        },
+    )
 
 
 def _more(

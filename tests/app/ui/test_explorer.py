@@ -56,9 +56,9 @@ def page(http: httpx.Client, url: str, status: int = 200) -> Page:
     return Page(answer)
 
 
-def test_the_first_page_leads_to_every_space(http: httpx.Client, space: Space) -> None:
-    """From ``/``, page by page if need be, a link leads to the space."""
-    url = "/"
+def test_the_list_of_spaces_leads_to_every_space(http: httpx.Client, space: Space) -> None:
+    """From the first page to it, and on page by page, a link leads to the space."""
+    url = page(http, "/").links["Spaces"]
     while True:
         shown = page(http, url)
         if space.name in shown.links:
@@ -220,7 +220,7 @@ def test_a_page_that_is_not_there_says_so(http: httpx.Client, space: Space, path
     """Unknown and impossible names are a 404 page that leads back, with the name as text."""
     shown = page(http, "/spaces/" + path.format(space=space.name), status=404)
     assert "Not found" in shown.text
-    assert "/" == shown.links["All spaces"]
+    assert "/spaces" == shown.links["All spaces"]
     assert "b" not in shown.tags
 
 
@@ -288,7 +288,9 @@ def test_a_file_of_another_version_is_the_present_one(http: httpx.Client) -> Non
         assert 404 == http.get(f"{PREFIX}/{path}").status_code
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs", "/sources", "", "/models/m000", "/map", "/nowhere"])
+@pytest.mark.parametrize(
+    "path", ["/", "/spaces", "/new", "/jobs", "", "/models/m000", "/map", "/nowhere"]
+)
 def test_a_head_is_a_get_without_its_body(http: httpx.Client, space: Space, path: str) -> None:
     """The same status and type as the page has, and nothing after the head."""
     space.put("m000", MODELS["m000"])

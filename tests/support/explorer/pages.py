@@ -46,7 +46,9 @@ HOSTILE_NAMES = ("javascript:alert", "https:elsewhere.example/x", "data:text/htm
 """The same among the names that models may have."""
 
 _PATHS: Final = {
-    "spaces": "/",
+    "the inbox": "/",
+    "new models": "/new",
+    "spaces": "/spaces",
     "spaces found": "/?q=space-",
     "no space found": "/?q=nowhere",
     "a space": "{models}",

@@ -34,7 +34,11 @@ class AnatomyRow(Base):
     """
 
     __tablename__ = "anatomies"
-    __table_args__ = (Index(None, "tenant_id", "due_at", **where("due_at IS NOT NULL")),)
+    __table_args__ = (
+        Index(None, "tenant_id", "due_at", **where("due_at IS NOT NULL")),
+        Index(None, "tenant_id", "verdict", "fingerprint_id"),
+        Index(None, "tenant_id", "base_id", **where("base_id IS NOT NULL")),
+    )
 
     fingerprint_id: Mapped[int] = mapped_column(
         ForeignKey("fingerprints.id", ondelete="CASCADE"), primary_key=True
@@ -47,6 +51,8 @@ class AnatomyRow(Base):
     verdict: Mapped[str | None] = mapped_column(String(16))
     relations: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
     parents: Mapped[list[int] | None] = mapped_column(JSON(none_as_null=True))
+    base_id: Mapped[int | None] = mapped_column(BigInteger)
+    """The fingerprint whose family it is of; NULL of a root."""
     first_share: Mapped[float] = mapped_column(Float, server_default="0")
     covered: Mapped[float] = mapped_column(Float, server_default="0")
     compared: Mapped[int] = mapped_column(BigInteger, server_default="0")

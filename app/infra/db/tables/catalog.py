@@ -117,6 +117,7 @@ class ModelRow(Base):
     __table_args__ = (
         UniqueConstraint("space_id", "name"),
         Index(None, "space_id", "version"),
+        Index(None, "tenant_id", "created_at"),  # what is new
         # Orders of listings: see ``app.models.catalog.repositories.model_orders``.
         Index(None, "space_id", "support_size", "name"),
         Index(None, "space_id", "revision", "name"),

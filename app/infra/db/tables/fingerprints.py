@@ -40,6 +40,7 @@ class FingerprintRow(Base):
         UniqueConstraint("tenant_id", "name"),
         UniqueConstraint("tenant_id", "version"),
         Index(None, "tenant_id", "digest"),
+        Index(None, "tenant_id", "created_at"),
         Index(None, "source_id"),
         CheckConstraint("stated_by IN ('hub', 'client')", name="stated_by"),
         {"sqlite_autoincrement": True},  # an id is never used again: indices go by it

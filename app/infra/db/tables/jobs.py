@@ -40,6 +40,7 @@ class JobRow(Base):
         Index(None, "tenant_id", "id"),
         Index(None, "tenant_id", "kind", **where("finished_at IS NULL")),
         Index(None, "state", "id"),
+        Index("ix_jobs_failed", "tenant_id", "id", **where("state = 'failed'")),
         Index(None, "finished_at"),
         CheckConstraint(
             "state IN ('queued', 'running', 'succeeded', 'failed', 'cancelled')", name="state"

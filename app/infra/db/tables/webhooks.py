@@ -104,6 +104,7 @@ class WebhookDeliveryRow(Base):
         UniqueConstraint("subscription_id", "event_id", "type"),
         Index(None, "subscription_id", "id"),
         Index(None, "tenant_id", "finished_at"),
+        Index("ix_webhook_deliveries_failed", "tenant_id", "id", **where("state = 'failed'")),
         Index(None, "subscription_id", "due_at", "id", **where("due_at IS NOT NULL")),
         Index(None, "finished_at"),
         CheckConstraint("state IN ('pending', 'succeeded', 'failed')", name="state"),

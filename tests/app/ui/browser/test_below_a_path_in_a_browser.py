@@ -121,7 +121,7 @@ def test_what_operators_do_leads_through_the_proxy(below: Visit, url: str) -> No
     page.wait_for_url(f"{url}/sources")
     page.goto(f"{url}/nowhere")
     page.get_by_role("link", name="All spaces").click()
-    page.wait_for_url(f"{url}/")
+    page.wait_for_url(f"{url}/spaces")
     page.get_by_role("button", name="Sign out").press("Enter")
     page.wait_for_url(f"{url}/sign-in")
 

@@ -1,0 +1,168 @@
+"""``FamilyList``: the largest families of a tenant.
+
+A family is a root with all that is made from it, through any number of steps. Lines say so, where
+the root has a fingerprint: a model is made from the base that it names, if the two have lines in
+common, else from the older model that it has most lines of. Where the root has none, the family is
+what the models of its space declare.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
+
+from app.fingerprints.service import FingerprintService
+from app.infra.db.database import Reader
+from app.kinship.inbox.records import Family
+from app.kinship.inbox.repositories import families
+from app.tenancy.auth.records import Tenant
+
+__all__ = ["FamilyList"]
+
+_MOST_BASES: Final = 2_000
+"""The bases that are added up, those with most models: of more, families are larger than said."""
+_BRANCHES: Final = 3
+"""The models of a root that are named."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tree(Generic[Key]):
+    """A root, how many models are made from it, and from each base below it that is made from it.
+
+    Attributes:
+        directly: how many models are made from the root itself.
+    """
+
+    root: Key
+    models: int
+    directly: int
+    branches: tuple[tuple[Key, int], ...]
+
+
+class FamilyList:
+    """The families of a tenant, by their size.
+
+    Args:
+        fingerprints: the stored fingerprints.
+    """
+
+    def __init__(self, fingerprints: FingerprintService) -> None:
+        self._fingerprints = fingerprints
+
+    def largest(self, session: Reader, tenant: Tenant, *, limit: int) -> list[Family]:
+        """The largest families, the largest first."""
+        found = self._measured(session, tenant, limit) + self._declared(session, tenant, limit)
+        return sorted(found, key=lambda each: (-each.members, each.root))[:limit]
+
+    def _measured(self, session: Reader, tenant: Tenant, limit: int) -> list[Family]:
+        found = families.measured_bases(session, tenant.id, limit=_MOST_BASES)
+        bases = {each.id: each for each in found}
+        sizes = {id_: each.models for id_, each in bases.items()}
+        trees = _trees(sizes, {id_: each.base_id for id_, each in bases.items()})
+        made = list[Family]()
+        for tree in trees[:limit]:
+            shown = [(bases[id_].name, models) for id_, models in tree.branches[:_BRANCHES]]
+            known = [id_ for id_, _ in tree.branches]
+            more = families.made_from(session, tenant.id, tree.root, known, limit=_BRANCHES)
+            name = bases[tree.root].name
+            made.append(_family(name, None, tree.models, tree, shown, more, len(bases)))
+        return made
+
+    def _declared(self, session: Reader, tenant: Tenant, limit: int) -> list[Family]:
+        """Those of spaces of weights; of spaces of differences where a root has no other.
+
+        Only of roots without a fingerprint: what its lines say is known of any other.
+        """
+        found = families.declared_bases(session, tenant.id, limit=_MOST_BASES)
+        of_differences = {each.space for each in found if each.of_differences}
+        sizes = {(each.space, each.name): each.models for each in found}
+        above = {
+            (each.space, each.name): None if each.base is None else (each.space, each.base)
+            for each in found
+        }
+        by_root = defaultdict[str, list[_Tree[tuple[str, str]]]](list)
+        for tree in _trees(sizes, above):
+            by_root[tree.root[1]].append(tree)
+        made = list[Family]()
+        for root, trees in by_root.items():
+            kept = [each for each in trees if each.root[0] not in of_differences] or trees
+            tree, models = kept[0], sum(each.models for each in kept)
+            shown = [(name, count) for (_, name), count in tree.branches[:_BRANCHES]]
+            made.append(_family(root, tree.root[0], models, tree, shown, [], len(found)))
+        measured = self._fingerprints.find_many(session, tenant, by_root)
+        made = [each for each in made if each.root not in measured]
+        made.sort(key=lambda each: -each.members)
+        return [self._with_names(session, tenant, each) for each in made[:limit]]
+
+    def _with_names(self, session: Reader, tenant: Tenant, family: Family) -> Family:
+        """The family with names of models from which no other is made, if there is room."""
+        assert family.space is not None
+        known, room = [name for name, _ in family.branches], _BRANCHES - len(family.branches)
+        if room <= 0:
+            return family
+        names = families.naming(session, tenant.id, family.space, family.root, known, limit=room)
+        branches = (*family.branches, *((name, 0) for name in names))
+        return replace(family, branches=branches, more=family.more - len(names))
+
+
+def _family(
+    root: str,
+    space: str | None,
+    models: int,
+    tree: _Tree[Any],
+    shown: Sequence[tuple[str, int]],
+    names: Sequence[str],
+    bases: int,
+) -> Family:
+    branches = (*shown, *((name, 0) for name in names))[:_BRANCHES]
+    return Family(
+        root=root,
+        space=space,
+        members=models + 1,
+        branches=branches,
+        more=tree.directly - len(branches),
+        is_more=bases == _MOST_BASES,
+    )
+
+
+def _trees(sizes: Mapping[Key, int], above: Mapping[Key, Key | None]) -> list[_Tree[Key]]:
+    """The trees of bases, the largest first.
+
+    Args:
+        sizes: how many models are made from each base directly.
+        above: what each of them is made from; None, or a base that is not among them, for a root.
+    """
+    models, below = defaultdict[Key, int](int), defaultdict[Key, list[Key]](list)
+    for base in sizes:
+        line = _line(base, above, sizes)
+        for each in line:
+            models[each] += sizes[base]
+        if len(line) > 1:
+            below[line[1]].append(base)
+    roots = [base for base in sizes if len(_line(base, above, sizes)) == 1]
+    trees = [
+        _Tree(
+            root,
+            models[root],
+            sizes[root],
+            tuple(sorted(((each, models[each]) for each in below[root]), key=lambda e: -e[1])),
+        )
+        for root in roots
+    ]
+    return sorted(trees, key=lambda tree: -tree.models)
+
+
+def _line(base: Key, above: Mapping[Key, Key | None], sizes: Mapping[Key, int]) -> list[Key]:
+    """A base and all that it is made from, up to the root; of a loop the least is the root."""
+    line = [base]
+    while (following := above[line[-1]]) in sizes and following is not None:
+        if following in line:
+            loop = line[line.index(following) :]
+            root = min(loop, key=str)
+            return line[: line.index(root) + 1]
+        line.append(following)
+    return line

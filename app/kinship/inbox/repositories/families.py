@@ -1,0 +1,137 @@
+"""Queries for families: how many models are made from each base, and from what that is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from app.infra.db.database import Reader
+from app.infra.db.tables.anatomies import AnatomyRow
+from app.infra.db.tables.catalog import ModelRow, SpaceRow
+from app.infra.db.tables.fingerprints import FingerprintRow
+from app.models.spaces.repositories.spaces import exists
+
+__all__ = [
+    "DeclaredBase",
+    "MeasuredBase",
+    "declared_bases",
+    "made_from",
+    "measured_bases",
+    "naming",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBase:
+    """A fingerprint that others are made from, by their lines.
+
+    Attributes:
+        models: how many models are made from it directly.
+        base_id: what it is made from itself; None for a root.
+    """
+
+    id: int
+    name: str
+    models: int
+    base_id: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredBase:
+    """A name that models of a space declare as their base.
+
+    Attributes:
+        models: how many models of the space declare it.
+        base: what the model of this name declares itself; None for a root, stored or not.
+        of_differences: whether the space holds differences from bases.
+    """
+
+    space: str
+    name: str
+    models: int
+    base: str | None
+    of_differences: bool
+
+
+def measured_bases(session: Reader, tenant_id: int, *, limit: int) -> list[MeasuredBase]:
+    """The fingerprints that most models are made from."""
+    row, own = AnatomyRow, AnatomyRow.__table__.alias("own")
+    groups = (
+        select(row.base_id.label("base"), func.count().label("models"))
+        .where(row.tenant_id == tenant_id, row.base_id.is_not(None))
+        .group_by(row.base_id)
+        .order_by(func.count().desc(), row.base_id)
+        .limit(limit)
+        .subquery()
+    )
+    query = (
+        select(FingerprintRow.id, FingerprintRow.name, groups.c.models, own.c.base_id)
+        .join(groups, groups.c.base == FingerprintRow.id)
+        .outerjoin(own, own.c.fingerprint_id == FingerprintRow.id)
+        .where(FingerprintRow.tenant_id == tenant_id)
+    )
+    return [MeasuredBase(*each) for each in session.execute(query)]
+
+
+def declared_bases(session: Reader, tenant_id: int, *, limit: int) -> list[DeclaredBase]:
+    """The bases that most models of a space declare."""
+    own = ModelRow.__table__.alias("own")
+    spaces = select(SpaceRow.id).where(SpaceRow.tenant_id == tenant_id, exists)
+    groups = (
+        select(ModelRow.space_id, ModelRow.base_model, func.count().label("models"))
+        .where(ModelRow.space_id.in_(spaces), ModelRow.base_model.is_not(None))
+        .group_by(ModelRow.space_id, ModelRow.base_model)
+        .order_by(func.count().desc(), ModelRow.space_id, ModelRow.base_model)
+        .limit(limit)
+        .subquery()
+    )
+    query = (
+        select(
+            SpaceRow.name,
+            groups.c.base_model,
+            groups.c.models,
+            own.c.base_model.label("base"),
+            (SpaceRow.importance_kind == "delta").label("of_differences"),
+        )
+        .join(groups, groups.c.space_id == SpaceRow.id)
+        .outerjoin(own, (own.c.space_id == groups.c.space_id) & (own.c.name == groups.c.base_model))
+    )
+    return [DeclaredBase(*each) for each in session.execute(query)]
+
+
+def made_from(
+    session: Reader, tenant_id: int, base_id: int, without: Iterable[int], *, limit: int
+) -> list[str]:
+    """The names of models that are made from a fingerprint directly, those stored last first."""
+    query = (
+        select(FingerprintRow.name)
+        .join(AnatomyRow, AnatomyRow.fingerprint_id == FingerprintRow.id)
+        .where(
+            AnatomyRow.tenant_id == tenant_id,
+            AnatomyRow.base_id == base_id,
+            AnatomyRow.fingerprint_id.not_in(list(without)),
+        )
+        .order_by(AnatomyRow.fingerprint_id.desc())
+        .limit(limit)
+    )
+    return list(session.scalars(query))
+
+
+def naming(
+    session: Reader, tenant_id: int, space: str, base: str, without: Iterable[str], *, limit: int
+) -> list[str]:
+    """The names of models of a space that declare this base."""
+    query = (
+        select(ModelRow.name)
+        .join(SpaceRow, SpaceRow.id == ModelRow.space_id)
+        .where(
+            SpaceRow.tenant_id == tenant_id,
+            SpaceRow.name == space,
+            ModelRow.base_model == base,
+            ModelRow.name.not_in(list(without)),
+        )
+        .limit(limit)
+    )
+    return list(session.scalars(query))

@@ -1,0 +1,152 @@
+"""Measure the explorer's first page with 100,000 models, on SQLite and on Postgres.
+
+Models of many spaces, fingerprints with families of Zipf sizes and their anatomies, and what has
+failed are planted in the database. Chromium opens the page, each time with an empty cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import numpy as np
+
+from app.infra.db.tables.base import table_of
+from app.infra.db.tables.catalog import ModelRow, SpaceRow
+from app.infra.db.tables.jobs import JobRow
+from app.infra.db.tables.weights import ModelWeightsRow
+from app.models.spaces.requested import RequestedSpace
+from app.models.spaces.service import SpaceService
+from benchmarks.report import Findings, Row, Table
+from benchmarks.service.explorer import Visits
+from benchmarks.service.planted_hub import PlantedHub
+from tests.support.app.harness import AppHarness, open_app
+from tests.support.backends import SQLITE, Backend, PostgresBackend
+from tests.support.servers.browser import BROWSER, opened_browser
+from tests.support.servers.postgres import postgres_server
+from tests.support.servers.server_process import Server
+
+LIBRARIES = ("sqlalchemy", "playwright")
+
+MODELS, QUICK_MODELS = 100_000, 300
+ROUNDS, QUICK_ROUNDS = 5, 1
+_PER_SPACE: Final = 500
+_NEW: Final = 0.01
+"""The share of models that are new since yesterday."""
+_COPIES: Final = 0.01
+"""The share of models that have the weights of the one before."""
+_BASES: Final = 10
+"""Bases that the models of a space declare."""
+_FAILED: Final = 0.02
+"""Failed jobs, to a model."""
+_ROWS: Final = 20_000
+
+
+def run(quick: bool) -> Findings:
+    """Fill a store on each database, and visit the first page and what it leads to."""
+    if BROWSER is None:
+        return Findings([], [Table("Not measured", ["what is missing"], [["Chromium"]])])
+    models, rounds = (QUICK_MODELS, QUICK_ROUNDS) if quick else (MODELS, ROUNDS)
+    rows = list[Row]()
+    with ExitStack() as stack:
+        browser = stack.enter_context(opened_browser())
+        backends: list[Backend] = [SQLITE]
+        if not quick:
+            backends.append(PostgresBackend(stack.enter_context(postgres_server())))
+        for backend in backends:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="modelkin-inbox-")))
+            with open_app(folder, backend) as app:
+                plant(app, models)
+            server = Server(folder, backend=backend).start()
+            try:
+                visits = Visits(browser, server.url, rounds)
+                for what, path in (("inbox", "/"), ("new models", "/new"), ("spaces", "/spaces")):
+                    rows.append(visits.painted(f"{what}, {backend.name}", path))
+            finally:
+                server.stop()
+    return Findings(rows)
+
+
+def plant(app: AppHarness, models: int) -> None:
+    """Write the rows of so many models, and as many fingerprints."""
+    PlantedHub(models, max(1, models // 100)).plant(app.database, app.tenant)
+    spaces = [_space(app, f"space-{number:04d}") for number in range(-(-models // _PER_SPACE))]
+    draw, now = np.random.default_rng(0), datetime.now(UTC)
+    _write(app, ModelRow, (_model(number, spaces, now) for number in range(1, models + 1)))
+    _write(app, ModelWeightsRow, (_weights(draw, number, now) for number in range(1, models + 1)))
+    _write(app, JobRow, (_job(number, now) for number in range(int(models * _FAILED))))
+    with app.database.writing() as session:
+        session.execute(table_of(SpaceRow).update().values(signatures=_PER_SPACE))
+
+
+def _space(app: AppHarness, name: str) -> int:
+    request = RequestedSpace(
+        num_parameters=1_000_000, layout=None, scheme=None, num_perm=256, seed=1
+    )
+    with app.database.writing() as session:
+        return app.services[SpaceService].create(session, app.tenant, name, request)[0].id
+
+
+def _model(number: int, spaces: list[int], now: datetime) -> dict[str, Any]:
+    is_new = number % round(1 / _NEW) == 0
+    at = now - (timedelta(minutes=number % 600) if is_new else timedelta(days=30))
+    space, place = divmod(number - 1, _PER_SPACE)
+    base = None if place < _BASES else f"org-{space}/model-{space * _PER_SPACE + place % _BASES}"
+    return {
+        "id": number,
+        "space_id": spaces[space],
+        "name": f"org-{space}/model-{number - 1}",
+        "kind": "signature",
+        "support_size": 1,
+        "revision": 1,
+        "version": place + 1,
+        "attributes": {},
+        "base_model": base,
+        "created_at": at,
+        "updated_at": at,
+        "content_id": 0,
+    }
+
+
+def _weights(draw: np.random.Generator, number: int, now: datetime) -> dict[str, Any]:
+    own = number - 1 if number % round(1 / _COPIES) == 0 else number
+    return {
+        "model_id": number,
+        "revision": 1,
+        "digest": np.random.default_rng(own).bytes(32),
+        "tensors": draw.bytes(200),
+        "files": 1,
+        "size": 1,
+        "dtypes": {},
+        "stated_by": "hub",
+        "stated_at": now,
+    }
+
+
+def _job(number: int, now: datetime) -> dict[str, Any]:
+    return {
+        "id": f"01a22d7e-0000-7000-8000-{number:012d}",
+        "kind": "ingest",
+        "state": "failed",
+        "parameters": {},
+        "error": {"code": "unavailable", "detail": "the hub did not answer"},
+        "dispatch_no": 1,
+        "dispatched": False,
+        "attempts": 1,
+        "cancel_requested": False,
+        "revision": 1,
+        "created_at": now,
+        "finished_at": now,
+    }
+
+
+def _write(app: AppHarness, row: Any, values: Iterator[dict[str, Any]]) -> None:
+    while some := [
+        {**each, "tenant_id": app.tenant.id} for _, each in zip(range(_ROWS), values, strict=False)
+    ]:
+        with app.database.writing() as session:
+            session.execute(table_of(row).insert(), some)

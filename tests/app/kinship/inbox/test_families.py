@@ -1,0 +1,63 @@
+"""Families: a root with all that is made from it, by lines where it has a fingerprint."""
+
+from __future__ import annotations
+
+from app.kinship.inbox.families import FamilyList
+from app.kinship.inbox.records import Family
+from tests.app.kinship.inbox.conftest import Planter
+from tests.support.app.harness import AppHarness
+
+
+def families(app: AppHarness, limit: int = 10) -> list[Family]:
+    """The largest families."""
+    with app.database.reading() as session:
+        return app.services[FamilyList].largest(session, app.tenant, limit=limit)
+
+
+def test_a_chain_is_one_family(app: AppHarness, plant: Planter) -> None:
+    """Its root has all that is made from it, in however many steps; what has no kin is none."""
+    root = plant.fingerprint("org/root")
+    tuned = plant.fingerprint("org/tuned", base=root)
+    plant.fingerprint("org/silent", base=root)
+    for number in range(2):
+        plant.fingerprint(f"org/chat-{number}", base=tuned)
+    plant.fingerprint("org/alone")
+    [found] = families(app)
+    assert ("org/root", None, 5, 0) == (found.root, found.space, found.members, found.more)
+    assert (("org/tuned", 2), ("org/silent", 0)) == found.branches
+
+
+def test_a_loop_has_a_root_all_the_same(app: AppHarness, plant: Planter) -> None:
+    """Two models that name each other are a family of all that is made from either."""
+    first, second = plant.fingerprint("org/a", base=2), plant.fingerprint("org/b", base=1)
+    plant.fingerprint("org/c", base=second)
+    assert (1, 2) == (first, second)
+    [found] = families(app)
+    assert ("org/a", 4) == (found.root, found.members)
+
+
+def test_the_largest_come_first(app: AppHarness, plant: Planter) -> None:
+    """And no more than were asked for; branches beyond the third are counted."""
+    for size in (1, 5, 3):
+        root = plant.fingerprint(f"org/root-{size}")
+        for number in range(size):
+            plant.fingerprint(f"org/root-{size}-{number}", base=root)
+    found = families(app, limit=2)
+    assert ["org/root-5", "org/root-3"] == [each.root for each in found]
+    assert (3, 2) == (len(found[0].branches), found[0].more)
+
+
+def test_declared_bases_make_the_families_of_spaces(app: AppHarness, plant: Planter) -> None:
+    """Where the root has no fingerprint, stored or not, and through each step."""
+    plant.model("zoo", "org/tuned", base="org/elsewhere")
+    plant.model("zoo", "org/chat", base="org/tuned")
+    [found] = families(app)
+    assert ("org/elsewhere", "zoo", 3) == (found.root, found.space, found.members)
+    assert (("org/tuned", 1),) == found.branches
+
+
+def test_lines_speak_of_a_root_that_has_some(app: AppHarness, plant: Planter) -> None:
+    """Whatever models of a space declare of it."""
+    plant.fingerprint("org/claimed")
+    plant.model("zoo", "org/claims", base="org/claimed")
+    assert [] == families(app)

@@ -1,0 +1,148 @@
+"""The first page: how to begin with an empty service, and what asks for a look in any other."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from tests.app.tenancy.auth.test_keys import new_key
+from tests.support.app.harness import AppHarness, open_app
+from tests.support.explorer.pages import HOSTILE_NAMES
+from tests.support.http_space import random_support
+from tests.support.models.checkpoints import random_tensors, safetensors
+from tests.support.servers.server_process import Server
+
+BROWSER = {"Accept": "text/html"}
+LONG = f"org/{'long-' * 38}name"
+SUPPORT = random_support(np.random.default_rng(0), 10_000, 100)
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[AppHarness]:
+    """An empty service."""
+    with open_app(tmp_path) as app:
+        yield app
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """An empty service that asks for keys, and goes to no hub."""
+    running = Server(
+        tmp_path_factory.mktemp("locked"),
+        "--auth=required",
+        module="tests.support.explorer.no_hub",
+        MODELKIN_EGRESS_ALLOW="127.0.0.1",
+    )
+    yield running.start()
+    assert running.stop() == 0
+
+
+def code_of(page: str) -> dict[str, str]:
+    """The code of a page by its label."""
+    found = re.findall(r'<pre[^>]* aria-label="([^"]*)"><code>(.*?)</code>', page, re.DOTALL)
+    return {label: unescape(code) for label, code in found}
+
+
+def shown_to(locked: Server, *scopes: str) -> tuple[str, str]:
+    """The first page as the holder of a key sees it, and the key."""
+    key = new_key(locked, *(f"--scope={each}" for each in scopes))
+    headers = {**BROWSER, "Authorization": f"Bearer {key}"}
+    return httpx.get(locked.url, headers=headers, trust_env=False).text, key
+
+
+def test_every_line_of_code_runs_as_it_is_shown(locked: Server, tmp_path: Path) -> None:
+    """In a shell or in Python, beside a checkpoint, and against this very service."""
+    shown, key = shown_to(locked)
+    (tmp_path / "base.safetensors").write_bytes(safetensors(random_tensors(1)))
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "MODELKIN_API_KEY": key, "PATH": programs}
+    code = code_of(shown)
+    assert len(code) == shown.count("<pre") >= 4
+    said = {}
+    for label, lines in code.items():
+        assert locked.url in lines
+        language = [sys.executable, "-c"] if label.startswith("program") else ["sh", "-c"]
+        done = subprocess.run([*language, lines], env=env, cwd=tmp_path, capture_output=True)
+        assert 0 == done.returncode, f"{lines}: {done.stderr.decode()}"
+        said[label] = done.stdout.decode()
+    assert '"items"' in said["request for all spaces"]
+    with httpx.Client(base_url=locked.url, headers={"Authorization": f"Bearer {key}"}) as http:
+        assert ["acme"] == [each["space"] for each in http.get("/v1/sources").json()["items"]]
+        found = http.get("/", headers=BROWSER, params={"q": "acme/base"}).text
+    assert 'href="/spaces/acme/models/acme/base"' in found
+
+
+def test_a_key_that_may_not_write_makes_no_samples(locked: Server) -> None:
+    """The page says so, and the service refuses."""
+    shown, key = shown_to(locked, "read")
+    assert "/samples" not in shown
+    headers = {"Authorization": f"Bearer {key}"}
+    answer = httpx.post(f"{locked.url}/samples", headers=headers, trust_env=False)
+    assert 403 == answer.status_code
+
+
+def test_samples_fill_the_inbox_and_go(app: AppHarness) -> None:
+    """By one request each; the page is that of an empty service before and after."""
+    assert "Make the samples" in app.http.get("/").text
+    assert 201 == app.http.post("/samples").status_code
+    for _ in range(3):
+        app.worker.make_due()
+        app.worker.run_all()
+    shown = app.http.get("/").text
+    for found in ("samples-mirror/base", "samples/average", "samples/mixed", "samples/silent"):
+        assert found in shown
+    assert "No job failed" in shown
+    assert 'href="/family?of=samples%2Fbase"' in shown
+    assert 204 == app.http.delete("/samples").status_code
+    assert "Make the samples" in app.http.get("/").text
+
+
+def test_names_are_text(app: AppHarness) -> None:
+    """Bases that look like addresses of scripts, or are long, are shown and lead nowhere else."""
+    space = app.create_space("zoo")
+    for number, base in enumerate((*HOSTILE_NAMES, LONG)):
+        app.put_support(space, f"org/m{number}", SUPPORT)
+        changed = {"base_model": base}
+        answer = app.http.patch(f"/v1/spaces/{space}/models/org/m{number}", json=changed)
+        assert answer.status_code == 200, answer.text
+    shown = app.http.get("/").text
+    for base in (*HOSTILE_NAMES, LONG):
+        assert f">{base}</a>" in shown
+    assert not re.search(r'(?:href|action)="(?!/|#)', shown)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("webhook_deliveries", "Events not delivered cannot be read now"),
+        ("anatomies", "Merges cannot be read now"),
+    ],
+)
+def test_a_part_that_fails_leaves_the_others(app: AppHarness, table: str, said: str) -> None:
+    """It is named, and the rest of the page is there."""
+    space = app.create_space("zoo")
+    with app.database.writing() as session:
+        session.execute(text(f"ALTER TABLE {table} RENAME TO away"))
+    answer = app.http.get("/")
+    assert 200 == answer.status_code
+    assert said in answer.text
+    assert f"/spaces/{space}" in answer.text
+
+
+def test_new_models_are_listed(app: AppHarness) -> None:
+    """With their spaces; on an empty service none are."""
+    assert "No model is new" in app.http.get("/new").text
+    space = app.create_space("zoo")
+    app.put_support(space, "org/fresh", SUPPORT)
+    shown = app.http.get("/new").text
+    assert f'href="/spaces/{space}/models/org/fresh"' in shown
