@@ -1,4 +1,4 @@
-"""Generate what the code defines of the documentation: settings and the OpenAPI document."""
+"""Generate what other files define of the pages: settings, recipes, the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from docs.line_length import MAX_LINE_LENGTH
 
 DOCS = Path(__file__).parent
 _SETTINGS = re.compile(r"(<!-- settings: begin .*?-->\n).*?(<!-- settings: end -->)", re.DOTALL)
+_FILE = re.compile(r"(<!-- file: (\S+) -->\n```\w+\n).*?^(```)$", re.DOTALL | re.MULTILINE)
 
 
 def settings_list() -> str:
@@ -42,6 +43,12 @@ def settings_page() -> str:
     return _SETTINGS.sub(lambda found: found[1] + settings_list() + found[2], text)
 
 
+def recipes_page() -> str:
+    """docs/recipes.md with the files as they are: what shows a repository includes none."""
+    text = (DOCS / "recipes.md").read_text()
+    return _FILE.sub(lambda found: found[1] + (DOCS / found[2]).read_text() + found[3], text)
+
+
 def openapi() -> str:
     """The OpenAPI document of the service."""
     with TemporaryDirectory() as folder:
@@ -52,7 +59,11 @@ def openapi() -> str:
 
 def main() -> int:
     """Write the pages; with ``--check`` only say whether they are up to date."""
-    pages = {DOCS / "settings.md": settings_page(), DOCS / "openapi.json": openapi()}
+    pages = {
+        DOCS / "settings.md": settings_page(),
+        DOCS / "recipes.md": recipes_page(),
+        DOCS / "openapi.json": openapi(),
+    }
     stale = [page for page, text in pages.items() if not page.exists() or page.read_text() != text]
     if "--check" in sys.argv[1:]:
         for page in stale:

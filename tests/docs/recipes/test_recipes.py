@@ -26,10 +26,10 @@ PROGRAM = "/opt/modelkin/bin/modelkin"
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_a_file_is_on_the_page(file: Path) -> None:
-    """Each is linked, and shown where it is not too long to read."""
+    """Each is linked, and its text is shown where it is not too long to read."""
     page = PAGE.read_text()
     assert f"](recipes/{file.name})" in page
-    assert (f'--8<-- "docs/recipes/{file.name}"' in page) is (file.suffix != ".json")
+    assert (f"\n{file.read_text()}```\n" in page) is (file.suffix != ".json")
 
 
 @pytest.mark.parametrize("file", [PAGE, *FILES], ids=lambda file: file.name)
