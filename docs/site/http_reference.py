@@ -92,7 +92,7 @@ def _schema(name: str, schema: Mapping[str, Any]) -> str:
         f"{_cell(each.get('description', ''))} |"
         for field, each in schema.get("properties", {}).items()
     ]
-    title = f"### {name} {{ #{name.lower()} }}"
+    title = f"#### {name} {{ #{name.lower()} data-search-exclude }}"
     parts = (title, schema.get("description", ""), _table("| field | type | |", rows))
     return "\n\n".join(part for part in parts if part)
 

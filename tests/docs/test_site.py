@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from docs.site import glossary_links
+from docs.site import glossary_links, weight
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
+MOST_BYTES = 8_000_000
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,34 @@ def test_the_reference_covers_every_public_name(site: Path) -> None:
     missing = [name for name in modelkin.__all__ if f".{name}" not in entries]
     assert not set(missing) - {"__version__"}
     assert 'id="get_neighbors"' in entries
+
+
+def test_the_search_finds_answers_and_no_tables(site: Path) -> None:
+    """Evidence, benchmarks, decisions and the changelog are pages, and not in the index."""
+    index = json.loads((site / "search" / "search_index.json").read_text())
+    found = {entry["location"].partition("#")[0] for entry in index["docs"]}
+    left_out = {str(page.relative_to(site)) for page in site.rglob("*.html")} - found
+    folders = {"evidence/", "benchmarks/", "decisions/"}
+    alone = {"benchmarks.html", "changelog.html", "404.html"}
+    assert alone == {page for page in left_out if not page.startswith(tuple(folders))}
+    assert folders == {f"{page.partition('/')[0]}/" for page in left_out - alone}
+    assert {"index.html", "evidence.html", "watching.html", "reference/http.html"} <= found
+
+
+def test_a_site_is_small(site: Path) -> None:
+    """So that it is opened from a stick or a share; what no page asks for is left out."""
+    files = [file for file in site.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) <= MOST_BYTES
+    assert not [file.name for file in files if file.suffix == ".map"]
+
+
+def test_what_is_written_in_fewer_bytes_says_the_same() -> None:
+    """Blanks stay where they have a meaning; marks of the highlighter that matter do, too."""
+    page = (
+        '<p>\n   a\n</p>\n\n<pre>\n  <span class="n">x</span> <span class="k">in</span>\n</pre>\n'
+    )
+    lean = '<p>\na\n</p>\n<pre>\n  x <span class="k">in</span>\n</pre>\n'
+    assert lean == weight.lean(page)
 
 
 def test_terms_of_the_glossary_are_linked_once() -> None:
