@@ -84,8 +84,13 @@ _KINDS: Final = (
         ),
     ),
     _Kind(
-        *("merges", "Merges", "/anatomies?found=average", "no merges"),
-        lambda inbox, session, tenant, _: inbox.merges(session, tenant),
+        *("averages", "Averages", "/anatomies?found=average", "no averages"),
+        lambda inbox, session, tenant, _: inbox.merges(session, tenant, "average"),
+        lambda each: Entry(each.name, anatomy_path(each.name), each.sentence),
+    ),
+    _Kind(
+        *("assembled", "Assembled of several", "/anatomies?found=assembled", "nothing assembled"),
+        lambda inbox, session, tenant, _: inbox.merges(session, tenant, "assembled"),
         lambda each: Entry(each.name, anatomy_path(each.name), each.sentence),
     ),
     _Kind(

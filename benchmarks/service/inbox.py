@@ -73,7 +73,7 @@ def run(quick: bool) -> Findings:
 
 def plant(app: AppHarness, models: int) -> None:
     """Write the rows of so many models, and as many fingerprints."""
-    PlantedHub(models, max(1, models // 100)).plant(app.database, app.tenant)
+    PlantedHub(models, max(1, models // 100), has_kin=False).plant(app.database, app.tenant)
     spaces = [_space(app, f"space-{number:04d}") for number in range(-(-models // _PER_SPACE))]
     draw, now = np.random.default_rng(0), datetime.now(UTC)
     _write(app, ModelRow, (_model(number, spaces, now) for number in range(1, models + 1)))

@@ -40,11 +40,13 @@ class PlantedHub:
     Attributes:
         models: how many fingerprints there are.
         new: how many of them have come since :data:`CHANGED_AT`.
+        has_kin: whether to plant what they are to each other, too.
         pairs: how many pairs of kin were planted.
     """
 
     models: int
     new: int
+    has_kin: bool = True
     pairs: int = field(default=0, init=False)
 
     def plant(self, database: Database, tenant: Tenant) -> None:
@@ -63,7 +65,7 @@ class PlantedHub:
             (FingerprintRow, rows),
             (AnatomyRow, anatomies),
             (FingerprintPayloadRow, payloads),
-            (KinRow, self._kin(made, draw)),
+            (KinRow, self._kin(made, draw) if self.has_kin else ()),
         ):
             left = iter(several)
             while some := [{**each, "tenant_id": tenant.id} for each in islice(left, _ROWS)]:

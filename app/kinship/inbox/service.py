@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 from app.anatomy.repositories import anatomies
 from app.fingerprints.service import FingerprintService
@@ -14,7 +14,6 @@ from app.infra.db.database import Reader
 from app.kinship.inbox.records import Copy, FailedDelivery, FailedJob, Found, Merged, Newest
 from app.kinship.inbox.repositories import findings
 from app.tenancy.auth.records import Tenant
-from modelkin.core.fingerprints.anatomy import AnatomyVerdict
 from modelkin.core.fingerprints.sources import Verdict
 
 __all__ = ["NEW_FOR", "InboxService"]
@@ -27,7 +26,6 @@ _MOST: Final = 1_000
 _MOST_COUNTED: Final = 10_000
 """Rows that are counted in an index."""
 _MOST_SOURCES: Final = 200
-_MERGES: Final[tuple[AnatomyVerdict, ...]] = ("average", "assembled")
 _COPIES: Final[tuple[Verdict, ...]] = ("copy",)
 
 
@@ -60,28 +58,33 @@ class InboxService:
         """The models that have all lines, or the weights, of another one and no others."""
         lines = findings.found_as(session, tenant.id, _COPIES, limit=_MOST + 1)
         names = {name for _, name in lines}
-        digests = findings.repeated_weights(session, tenant.id, limit=_MOST + 1)
-        groups = defaultdict[bytes, dict[str, tuple[int, str]]](dict)
-        for digest, id_, name, space in findings.copies_by_weights(session, tenant.id, digests):
-            groups[digest].setdefault(name, (id_, space))
+        groups = self._same_weights(session, tenant, _MOST + 1)
         newest = [self._copy(session, tenant, *each) for each in lines[:_SHOWN]]
         same = [
             (id_, Copy(name, space, tuple(sorted(set(group) - {name}))))
-            for group in groups.values()
-            if len(group) > 1
+            for group in groups
             for name, (id_, space) in group.items()
             if name not in names
         ]
         same.sort(key=lambda each: -each[0])
         newest += [each for _, each in same[: _SHOWN - len(newest)]]
         count = len(names) + len({each.name for _, each in same})
-        return Found(min(count, _MOST), newest, count > _MOST or len(digests) > _MOST)
+        return Found(min(count, _MOST), newest, count > _MOST or len(groups) > _MOST)
 
-    def merges(self, session: Reader, tenant: Tenant) -> Found[Merged]:
+    def same_weights(
+        self, session: Reader, tenant: Tenant, *, limit: int
+    ) -> list[list[tuple[str, str]]]:
+        """The groups of models with the very same weights: names, and a space of each."""
+        groups = self._same_weights(session, tenant, limit)
+        return [[(name, space) for name, (_, space) in sorted(each.items())] for each in groups]
+
+    def merges(
+        self, session: Reader, tenant: Tenant, verdict: Literal["average", "assembled"]
+    ) -> Found[Merged]:
         """The models that anatomies found to be averages, or assembled of several."""
-        shown = findings.found_as(session, tenant.id, _MERGES, limit=_SHOWN)
+        shown = findings.found_as(session, tenant.id, [verdict], limit=_SHOWN)
         summaries = anatomies.find_summaries(session, tenant.id, [id_ for id_, _ in shown])
-        count = findings.count_found(session, tenant.id, _MERGES, most=_MOST_COUNTED + 1)
+        count = findings.count_found(session, tenant.id, [verdict], most=_MOST_COUNTED + 1)
         newest = [
             Merged(name, each.verdict, each.relations[0].sentence if each.relations else "")
             for id_, name in shown
@@ -106,6 +109,16 @@ class InboxService:
         count = findings.count_failed_deliveries(session, tenant.id, most=_MOST_COUNTED + 1)
         newest = findings.failed_deliveries(session, tenant.id, limit=_SHOWN)
         return Found(min(count, _MOST_COUNTED), newest, count > _MOST_COUNTED)
+
+    def _same_weights(
+        self, session: Reader, tenant: Tenant, limit: int
+    ) -> list[dict[str, tuple[int, str]]]:
+        """The groups of names with the same weights, with the id and a space of each."""
+        digests = findings.repeated_weights(session, tenant.id, limit=limit)
+        groups = defaultdict[bytes, dict[str, tuple[int, str]]](dict)
+        for digest, id_, name, space in findings.copies_by_weights(session, tenant.id, digests):
+            groups[digest].setdefault(name, (id_, space))
+        return [each for each in groups.values() if len(each) > 1]
 
     def _copy(self, session: Reader, tenant: Tenant, id_: int, name: str) -> Copy:
         kin = anatomies.kin_of(session, tenant.id, id_, limit=_SHOWN, verdicts=_COPIES)

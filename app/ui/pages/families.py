@@ -17,6 +17,7 @@ from app.infra.db.database import Reader
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.infra.spreadsheets import Row
+from app.kinship.inbox.service import InboxService
 from app.tenancy.auth.dependencies import CallerContext, ReadingContext
 from app.ui import programs
 from app.ui.family_charts import family_tree
@@ -147,16 +148,20 @@ def relatives_file(
 def duplicates(
     context: ReadingContext,
     overviews: Service[AnatomyOverviews],
+    inbox: Service[InboxService],
     request: Request,
     after: After = 0,
 ) -> HTMLResponse:
     """The models that are copies of each other, the largest groups first."""
     with context.reading() as session:
         groups = overviews.copies(session, context.tenant, limit=_LISTED + 1, offset=after)
+        same = [] if after else inbox.same_weights(session, context.tenant, limit=_LISTED)
     return render(
         request,
         "duplicates.html",
         groups=groups[:_LISTED],
+        same=same,
+        most=_LISTED,
         after=after,
         next=after + _LISTED if len(groups) > _LISTED else None,
         **WORDS,

@@ -125,7 +125,7 @@ def test_names_are_text(app: AppHarness) -> None:
     ("table", "said"),
     [
         ("webhook_deliveries", "Events not delivered cannot be read now"),
-        ("anatomies", "Merges cannot be read now"),
+        ("anatomies", "Averages cannot be read now"),
     ],
 )
 def test_a_part_that_fails_leaves_the_others(app: AppHarness, table: str, said: str) -> None:

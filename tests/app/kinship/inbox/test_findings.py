@@ -41,13 +41,14 @@ def test_copies_are_found_by_lines_and_by_weights(app: AppHarness, plant: Plante
 
 
 def test_merges_are_those_that_lines_tell(app: AppHarness, plant: Planter) -> None:
-    """Averages and assemblies, the last ones first, with the sentence on each."""
+    """Averages or assemblies, the last ones first, with the sentence on each."""
     for number, verdict in enumerate(("average", "assembled", "derived", "average", "average")):
         plant.fingerprint(f"org/m{number}", verdict=verdict)
     with app.database.reading() as session:
-        found = app.services[InboxService].merges(session, app.tenant)
-    assert 4 == found.count
-    assert ["org/m4", "org/m3", "org/m1"] == [each.name for each in found.newest]
+        found = app.services[InboxService].merges(session, app.tenant, "average")
+        others = app.services[InboxService].merges(session, app.tenant, "assembled")
+    assert (3, 1) == (found.count, others.count)
+    assert ["org/m4", "org/m3", "org/m0"] == [each.name for each in found.newest]
     assert "what org/m4 is" == found.newest[0].sentence
 
 
@@ -59,8 +60,9 @@ def test_another_tenant_sees_nothing_of_it(app: AppHarness, plant: Planter) -> N
     inbox, other = app.services[InboxService], Tenant(app.tenant.id + 1, "other")
     with app.database.reading() as session:
         assert 0 == inbox.new(session, other, NOW).count
+        assert 0 == inbox.merges(session, other, "average").count
         for part in (
-            *(inbox.copies, inbox.merges, inbox.failed_jobs),
+            *(inbox.copies, inbox.failed_jobs),
             *(inbox.failed_sources, inbox.failed_deliveries),
         ):
             assert (0, []) == (part(session, other).count, list(part(session, other).newest))
