@@ -33,7 +33,7 @@ _MIN_INDICES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One tensor: its place over the depth of the network, and how much the models agree in it.
+    """One tensor: its place among all, and how much the models agree in it.
 
     Attributes:
         x, width: the place and width of the bar.
@@ -54,7 +54,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class TensorChart:
-    """The overlap of two models, tensor by tensor in the layout's order.
+    """The overlap of two models, tensor by tensor in the order of reading.
 
     Attributes:
         agree: tensors in which they agree most beyond chance, best first.
@@ -92,7 +92,7 @@ def tensor_chart(tensors: Sequence[TensorOverlap], max_bars: int) -> TensorChart
     """Make the chart of two models' overlap by tensor.
 
     Args:
-        tensors: the tensors, in the order of the layout.
+        tensors: the tensors, in the order of reading.
         max_bars: the most bars, for the first tensors; the most and least agreeing are chosen among
             all.
     """

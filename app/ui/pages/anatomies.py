@@ -30,6 +30,7 @@ from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
 from modelkin.core.fingerprints.anatomy import AnatomyVerdict
 from modelkin.core.fingerprints.sources import TensorAnatomy
+from modelkin.core.layout import NetworkOrder
 from modelkin.plots.anatomies import colors_of_parents
 
 __all__ = ["data", "routes"]
@@ -41,7 +42,7 @@ data = Routes(include_in_schema=False)
 _LISTED: Final = 100
 _MOST_KIN: Final = 50
 _MOST_TENSORS: Final = 500
-"""Tensors that a page lists, in the order of the checkpoint."""
+"""Tensors that a page lists, by name."""
 _AT_ONCE: Final = 1000
 """Models of a file that are read at a time."""
 _COLUMNS: Final = (
@@ -186,7 +187,7 @@ def tensors(
 ) -> HTMLResponse:
     """Two models of any layouts, tensor by tensor."""
     found = _pair(context, fingerprints, anatomies, a, b)
-    listed = found.anatomy.tensors[:_MOST_TENSORS]
+    listed = _read(found.anatomy.tensors)[:_MOST_TENSORS]
     return render(
         request,
         "tensors.html",
@@ -212,7 +213,12 @@ def tensors_file(
 ) -> Response:
     """All of their tensors as CSV."""
     found = _pair(context, fingerprints, anatomies, a, b)
-    return csv_file(f"{a}-{b}", _TENSOR_COLUMNS, map(_tensor_row, found.anatomy.tensors))
+    return csv_file(f"{a}-{b}", _TENSOR_COLUMNS, map(_tensor_row, _read(found.anatomy.tensors)))
+
+
+def _read(tensors: Sequence[TensorAnatomy]) -> Sequence[TensorAnatomy]:
+    """The tensors in the order in which people read them."""
+    return NetworkOrder.of([each.tensor.name for each in tensors]).arrange(tensors)
 
 
 def _pair(

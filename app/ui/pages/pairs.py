@@ -17,13 +17,14 @@ from app.ui import programs
 from app.ui.charts import tensor_chart
 from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
+from modelkin.core.layout import NetworkOrder
 
 __all__ = ["routes"]
 
 routes = PageRoutes()
 
 _MAX_TENSORS: Final = 500
-"""Tensors that a page draws and lists, the first of the layout."""
+"""Tensors that a page draws and lists, the first in the order of reading."""
 
 
 @routes.get("/spaces/{space}/pairs")
@@ -43,7 +44,8 @@ def pair(
         names = check_model_name(a, field="a"), check_model_name(b, field="b")
         records = [reader.model(session, space, name) for name in names]
         found = similarities.overlap(session, space, *names)
-        tensors = found.tensors or ()
+        order = NetworkOrder.of([tensor.name for tensor in found.tensors or ()])
+        tensors = order.arrange(found.tensors or ())
         shown = tensors[:_MAX_TENSORS]
     return render(
         request,
@@ -54,6 +56,7 @@ def pair(
         overlap=found,
         chart=tensor_chart(tensors, _MAX_TENSORS) if tensors else None,
         tensors=shown,
+        by_depth=order.is_own,
         more_tensors=len(tensors) - len(shown),
         programs=programs.of_pair(request, space, *names),
     )

@@ -123,6 +123,8 @@ def tensor_overlap(
 ) -> Any:
     """Draws the similarity of two models tensor by tensor, over the depth of the network.
 
+    Layouts of files have tensors by name; then they are drawn so, with numbers by their value.
+
     Args:
         overlap: an answer of ``client.overlap``, in a space with a layout.
         axes: see :mod:`modelkin.plots`; ``backend`` and ``dark`` too.

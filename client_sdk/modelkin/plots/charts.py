@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin._printing import excerpt
+from modelkin.core.layout import NetworkOrder
 from modelkin.errors import InvalidParameter
 from modelkin.plots import arithmetic
 from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
@@ -175,22 +176,26 @@ def _members_by_group(
 
 
 def tensor_chart(overlap: Overlap) -> Chart:
-    """Bars of S for each tensor, in the order of the network, and the S of chance."""
+    """Bars of S for each tensor, and the S of chance; over the depth of the network if its order is
+    known, else by name.
+    """
     if not overlap.tensors:
         raise InvalidParameter(
             "this overlap has no tensors: its space was created without a layout", field="overlap"
         )
-    values = [_or_nan(tensor.similarity) for tensor in overlap.tensors]
-    chance = [_or_nan(tensor.expected) for tensor in overlap.tensors]
+    order = NetworkOrder.of([tensor.name for tensor in overlap.tensors])
+    tensors = order.arrange(overlap.tensors)
+    values = [_or_nan(tensor.similarity) for tensor in tensors]
+    chance = [_or_nan(tensor.expected) for tensor in tensors]
     bars = Bars(tuple(values), "similarity S", tuple(0 for _ in values))
     ring = Points(tuple(map(float, range(len(chance)))), tuple(chance), "by chance", hollow=True)
     whole = Rule(overlap.similarity, f"all tensors: S = {overlap.similarity:.2f}", upright=False)
-    names = tuple(excerpt(tensor.name, _NAME_WIDTH) for tensor in overlap.tensors)
+    names = tuple(excerpt(tensor.name, _NAME_WIDTH) for tensor in tensors)
     a, b = excerpt(overlap.a, _NAME_WIDTH), excerpt(overlap.b, _NAME_WIDTH)
     marks = (bars, ring, whole) if np.isfinite(chance).any() else (bars, whole)
     return Chart(
         f"Where {a} and {b} agree",
-        "tensors, from input to output",
+        "tensors, in the order of the network" if order.is_own else "tensors, by name",
         "similarity S",
         marks,
         names,

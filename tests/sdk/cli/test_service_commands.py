@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import modelkin
 from modelkin import Client, Support
@@ -286,6 +288,28 @@ def test_overlap_is_told_tensor_by_tensor(family: str, ask: Ask) -> None:
     rows = [line.split() for line in lines[7:]]
     assert sorted(random_tensors()) == [row[0] for row in rows]
     assert lines[4] == f"shared indices  {sum(int(row[4]) for row in rows)}"
+
+
+def test_tensors_of_files_are_told_by_number(
+    server: Server, ask_here: Ask, run_here: Run, tmp_path: Path
+) -> None:
+    """``layers.2`` comes before ``layers.10`` in a table; JSON has the order of the layout."""
+    wanted = ["embed", "head", *(f"layers.{i}.w" for i in range(12))]
+    file = save(tmp_path / "m.safetensors", {name: torch.ones(8, 8) for name in wanted})
+    assert wanted == [row.split()[0] for row in ask_table(run_here("inspect", file.name).stdout)]
+    space: Any = {"layout": open_checkpoint(file).layout, "importance": "weight"}
+    with modelkin.Client(server.url) as client:
+        client.ensure_space("by-number", **space)
+        client.put_support("by-number", "m", modelkin.Support.from_indices([1], 14 * 64))
+    query = ("overlap", "m", "m", "--space", "by-number")
+    assert wanted == [row.split()[0] for row in ask_table(ask_here(*query))]
+    kept = json.loads(ask_here(*query, "--json"))["tensors"]
+    assert sorted(wanted) == [tensor["name"] for tensor in kept]
+
+
+def ask_table(text: str) -> list[str]:
+    """The rows of the table that ends a text."""
+    return text.rpartition("\n\n")[2].splitlines()[1:]
 
 
 def test_overlap_shows_chance(family: str, ask: Ask) -> None:

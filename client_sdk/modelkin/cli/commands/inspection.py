@@ -16,6 +16,7 @@ from modelkin.cli.output import Answer, pairs, quantity, table
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.rows import WHY
 from modelkin.core.importance import Origin
+from modelkin.core.layout import NetworkOrder
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
@@ -130,6 +131,7 @@ def _inspect_fingerprint(fingerprint: Fingerprint, size: int) -> Answer:
         )
         for tensor, held in zip(tensors, sampled, strict=True)
     ]
+    rows = [*NetworkOrder.of([tensor.names[0] for tensor in tensors]).arrange(rows)]
     columns = ("TENSOR", "SHAPE", "LINES", "KEYS", "NOT COMPARED")
     return Answer(
         text=pairs(summary) + "\n\n" + table(columns, rows),
@@ -158,7 +160,8 @@ def _inspect_fingerprint(fingerprint: Fingerprint, size: int) -> Answer:
 
 def _inspect_checkpoint(checkpoint: Checkpoint) -> Answer:
     dtypes = ", ".join(f"{dtype} {count:,}" for dtype, count in checkpoint.dtypes.items())
-    rows = [(t.name, t.dtype, str(list(t.shape)), f"{t.size:,}") for t in checkpoint.tensors]
+    read = NetworkOrder.of([t.name for t in checkpoint.tensors]).arrange(checkpoint.tensors)
+    rows = [(t.name, t.dtype, str(list(t.shape)), f"{t.size:,}") for t in read]
     summary = {
         "checkpoint": f"{checkpoint.num_parameters:,} parameters in "
         f"{quantity(len(checkpoint.tensors), 'tensor')}",

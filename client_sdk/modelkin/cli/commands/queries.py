@@ -21,6 +21,7 @@ from modelkin.cli.questions import question
 from modelkin.cli.texts import count_text, part_text, score_cells, share_text
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Query
+from modelkin.core.layout import NetworkOrder
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbors, SimilarityMatrix
 
@@ -200,7 +201,7 @@ def overlap(arguments: argparse.Namespace) -> Answer:
                 *(f"{count:,}" for count in (t.size, t.a, t.b, t.shared_indices)),
                 *map(share_text, (t.similarity, t.expected, t.kappa)),
             )
-            for t in found.tensors
+            for t in NetworkOrder.of([t.name for t in found.tensors]).arrange(found.tensors)
         ]
         text += "\n\n" + table(columns, rows)
     return Answer(text, fields_of(found), as_notes(found.note))

@@ -1,0 +1,53 @@
+"""The page of a pair as it comes: in which order its tensors stand, and what it says of that."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import httpx
+import numpy as np
+
+from modelkin import Support
+from tests.support.http_space import Space
+
+LAYERS: Final = [f"layers.{i}.w" for i in range(12)]
+
+
+def opened(http: httpx.Client, names: list[str]) -> tuple[list[str], str]:
+    """The tensors of two models of such a layout, as the page lists them; and the page."""
+    space = Space(http, 100 * len(names), layout=[{"name": n, "shape": [100]} for n in names])
+    for model in ("a", "b"):
+        space.put(model, Support.from_indices(np.arange(0, space.m, 5), space.m))
+    shown = http.get(f"/spaces/{space.name}/pairs?a=a&b=b").text
+    return re.findall(r'<th scope="row"><code>(.*?)</code>', shown), shown
+
+
+def test_a_layout_of_a_file_is_read_by_number(http: httpx.Client) -> None:
+    """Names that a reader has sorted are not called the depth of the network, nor are they in the
+    order of their text; a head stands where its name does.
+    """
+    wanted = ["embed", "head", *LAYERS]
+    rows, shown = opened(http, sorted(wanted))
+    assert wanted == rows
+    assert "depth of the network" not in shown
+    assert "does not keep the order of the network" in shown
+    bars = re.findall(r"<g><title>(.*?): S = ", shown)
+    assert wanted == bars
+
+
+def test_a_layout_with_an_order_of_its_own_is_read_so(http: httpx.Client) -> None:
+    """A program gives its modules in their order, from the embedding to the head."""
+    wanted = ["embed", *LAYERS, "head"]
+    rows, shown = opened(http, wanted)
+    assert wanted == rows
+    assert "Overlap over the depth of the network" in shown
+    assert "by-name" not in shown
+
+
+def test_names_of_tensors_are_text(http: httpx.Client) -> None:
+    """Markup in a name, and 200 characters of it, run nothing."""
+    hostile = ["<script>alert(1)</script>", "x" * 200, "é.10", "é.9"]
+    rows, shown = opened(http, sorted(hostile))
+    assert "<script>alert" not in shown
+    assert ["é.9", "é.10"] == rows[-2:]
