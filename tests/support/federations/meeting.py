@@ -94,8 +94,9 @@ class Meeting:
         self.bucket, self.now, self._key = Bucket(), 0.0, statement_key(SECRET, "july")
         for module in (leader, mail, party):
             monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
-        self.values = dict(zip(NAMES, updates(4, 1000), strict=True))
-        self.examples = dict(zip(NAMES, (10, 20, 30, 40), strict=True))
+        names = sorted({*NAMES, *members})
+        self.values = dict(zip(names, updates(len(names), 1000), strict=True))
+        self.examples = {name: 10 * at for at, name in enumerate(names, 1)}
         given: dict[str, Any] = {"leader": "org/a", "aggregators": 3, "deadline": 60, **terms}
         self.merge = BucketMerge(self.bucket.seen_by("test"), "july", group_secret=SECRET)
         self.merge.create(size, members, **given)

@@ -50,7 +50,10 @@ def create_options(parser: argparse.ArgumentParser) -> None:
         "--of", choices=("weights", "delta"), default="weights", help="what is averaged"
     )
     parser.add_argument(
-        "--aggregators", type=int, metavar="COUNT", help="the number of shards; default 4"
+        "--aggregators",
+        type=int,
+        metavar="COUNT",
+        help="the number of shards; default 4, or fewer so that one member may be away",
     )
     parser.add_argument(
         "--plain", action="store_true", help="let aggregators see the members' shards"

@@ -24,7 +24,10 @@ from modelkin.types.merges import Merge, Merged
 
 __all__ = ["BucketMerge"]
 
-_DEFAULT_SHARDS: Final = 4
+_MOST_DEFAULT_SHARDS: Final = 4
+_LEAST_DEFAULT_SHARDS: Final = 2
+"""Who holds the only shard holds a whole update, if it lies."""
+
 _PIECE_VALUES: Final = 1 << 20
 
 
@@ -74,7 +77,8 @@ class BucketMerge:
             neutral: the names of those that aggregate alone.
             weights: by the examples that members state, or equal; ``"examples"`` by default. None
                 where members have weights.
-            aggregators: A, parties that average a shard each; 4 by default.
+            aggregators: A, parties that average a shard each. By default 4, or fewer where one
+                absent member would leave too few to hold them.
             of: ``"weights"``, or ``"delta"`` for differences to a base that all members have.
             conceal: whether aggregators see only sums.
             one_in: c; one difference in c is sent.
@@ -91,7 +95,7 @@ class BucketMerge:
         num_parameters = layout if isinstance(layout, int) else layout.num_parameters
         shards = aggregators
         if shards is None:
-            shards = min(_DEFAULT_SHARDS, len(given), num_parameters)
+            shards = min(_default_shards(len(given), min_members), num_parameters)
         plan = Plan(
             num_parameters=num_parameters,
             shards=shards,
@@ -227,6 +231,12 @@ class BucketMerge:
             if end is not None and time.monotonic() > end:
                 raise TimeoutError(f"merge {self._name!r} has not ended; it goes on")
             time.sleep(pause)
+
+
+def _default_shards(members: int, min_members: int) -> int:
+    """A where nobody names it: so many that one member may be away, if ``min_members`` lets it."""
+    least = max(_LEAST_DEFAULT_SHARDS, min_members)
+    return min(_MOST_DEFAULT_SHARDS, members, max(least, members - 1))
 
 
 def _weights_of(

@@ -67,6 +67,33 @@ def test_who_does_not_join_in_time_is_left_out(meeting: Meeting) -> None:
     assert "it did not join in time" in str(meeting.failures["org/d"])
 
 
+@pytest.mark.parametrize("count", range(3, 9))
+def test_by_default_one_member_may_be_away(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Of four and more: the others hold all shards. Of three, two are fewer than are averaged."""
+    names = tuple(f"org/{letter}" for letter in "abcdefgh"[:count])
+    meeting = Meeting(monkeypatch, members=names, aggregators=None)
+    assert {3: 3, 4: 3}.get(count, 4) == meeting.show().plan["shards"]
+    meeting.join(*names[:-1])
+    meeting.wait()
+    if count > 3:
+        meeting.require_average(*names[:-1], of=names[:-1])
+        assert {names[-1]: "it did not join in time"} == meeting.left_out()
+    else:
+        assert "2 members joined, and min_members is 3" in str(meeting.failures["org/a"])
+
+
+@pytest.mark.parametrize(
+    ("count", "min_members", "shards"), [(2, 1, 2), (3, 2, 2), (4, 2, 3), (4, 4, 4), (9, 9, 4)]
+)
+def test_the_default_follows_the_least_number_of_members(
+    monkeypatch: pytest.MonkeyPatch, count: int, min_members: int, shards: int
+) -> None:
+    """Where nobody may be away, nobody is allowed for; one shard alone would be a whole update."""
+    names = [f"org/{letter}" for letter in "abcdefghi"[:count]]
+    meeting = Meeting(monkeypatch, members=names, aggregators=None, min_members=min_members)
+    assert shards == meeting.show().plan["shards"]
+
+
 def test_who_vanishes_before_it_sends_costs_a_second_attempt(meeting: Meeting) -> None:
     """The others send again under new masks; a third attempt there is not."""
     meeting.join("org/d", may_aggregate=False)
