@@ -20,6 +20,7 @@ from app.kinship.measurements import Measurements, kin_of
 from app.kinship.neighborhood import Neighborhood
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories.candidates import candidates_by_name
+from app.models.catalog.repositories.models import find_models
 from app.models.spaces.records import SpaceRecord
 from app.search.constants import LATE, Constants, tensors_in_words
 from modelkin.core.kinship.lineage import (
@@ -49,6 +50,8 @@ UNREAD: Final = {"delta": _DIFFERENCES_NOTE, **dict.fromkeys(OF_DATA, _DATA_NOTE
 """The note of an answer, by the space's kind of importance, if lineages cannot be read there."""
 _MANY_TIMES: Final = 1.25
 """The ratio of two sizes of supports beyond which S says little: S is 0.89 at most."""
+_MAX_COPIES: Final = 3
+"""Models with the same support that a summary names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +141,27 @@ class LineageEvidence:
             _over_common(measured, self.rival),
             _left_out(self.constants, unseen=_is_unseen(self.decided, self.constants)),
             LATE if self.constants.late else None,
+            self._copies(session),
         ]
+
+    def _copies(self, session: Reader) -> str | None:
+        """A clause on the models with the very same support, and when each was stored."""
+        same = [item.model for item in self.near if item.similarity >= 1.0]
+        if not same or self.model.digest is None:
+            return None
+        found = find_models(session, self.space, same)
+        copies = sorted(
+            (each for each in found.values() if each.digest == self.model.digest),
+            key=lambda each: (each.created_at, each.name),
+        )
+        if not copies:
+            return None
+        names = ", ".join(f"{each.name!r} ({_stored(each)})" for each in copies[:_MAX_COPIES])
+        more = f" and {len(copies) - _MAX_COPIES} more" if len(copies) > _MAX_COPIES else ""
+        return (
+            f"its support is identical to that of {names}{more}, and it was {_stored(self.model)}: "
+            f"copies, or models that were changed too little to tell"
+        )
 
     @property
     def _is_of_differences(self) -> bool:
@@ -251,3 +274,9 @@ def _left_out(constants: Constants, *, unseen: bool) -> str | None:
     if unseen:
         return f"there is nothing to compare but {left}, or a signature, which cannot leave it out"
     return f"the comparison leaves out {left}"
+
+
+def _stored(model: ModelRecord) -> str:
+    """When a model was first stored here, in words; its content may be of a later day."""
+    revised = f", now revision {model.revision}" if model.revision > 1 else ""
+    return f"first stored {model.created_at:%Y-%m-%d %H:%M} UTC{revised}"

@@ -49,16 +49,17 @@ def summary_of(
 
 def _place(lineage: Lineage) -> str:
     """The place of the likely base; it is not called nearest where it is not."""
-    kin = {each.model: each for each in lineage.kin}
-    likely = kin.get(lineage.likely_base or "")
+    near = {each.model: each for each in lineage.kin}
+    likely = near.get(lineage.likely_base or "")
     if likely is None:
         return "is a model that stands out"
     nearer = [each for each in lineage.kin if each.similarity > likely.similarity]
+    relations = {each.relation for each in nearer if each.relation is not None}
     heirs = [each.model for each in nearer if likely.model in each.base_models]
-    if not nearer:
-        return "is the nearest model that stands out"
     if all(each.relation is not None or each.stands_out is not True for each in nearer):
-        return "is the nearest model that stands out, apart from its declared relatives"
+        kin = "derivatives" if relations == {"derivative"} else "relatives"
+        apart = f", apart from its declared {kin}" if relations else ""
+        return f"is the nearest model that stands out{apart}"
     if heirs:
         return f"stands out, and {heirs[0]!r}, which is nearer, declares it as its base"
     return "is a model that stands out"
