@@ -96,3 +96,11 @@ def test_the_page_opens_with_the_groups_of_the_newest(explorer: Explorer) -> Non
     assert shown.index('id="clusters"') < shown.index('id="clusterings"')
     several = len(rows_of(shown, "clusterings")) > 1
     assert several == ('id="history"' in shown)
+
+
+def test_the_axis_of_sizes_counts_whole_models(explorer: Explorer) -> None:
+    """No cluster has one model and a half."""
+    chart = page(explorer, "/latest").partition('id="sizes"')[2].partition("</svg>")[0]
+    marks = re.findall(r'text-anchor="end">(.*?)</text>', chart)
+    assert marks[0] == "0"
+    assert all(mark.isdigit() for mark in marks)
