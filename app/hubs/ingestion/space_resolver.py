@@ -28,7 +28,8 @@ from app.models.spaces.support_sizes import SupportSizeRequest
 from app.tenancy.auth.records import Tenant
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
-from modelkin.core.matching.correspondence import MIN_PART, correspond
+from modelkin.core.matching.choosing import NO_FIT, SAME, Fit, best_fit, fit_of
+from modelkin.core.matching.correspondence import correspond
 from modelkin.core.matching.remedies import remedy_of
 from modelkin.errors import SpaceMismatch
 
@@ -153,15 +154,15 @@ class SpaceResolver:
         _require_plain(named)
         exclude = _patterns(named, patterns)
         kept = layout.without(exclude, unmatched_ok=True)
-        if named is None or _share(session, named, kept):
+        if named is None or _fit(session, named, kept).share:
             return _target(session, name, kept, exclude, named)
         own = _name_with_suffix(name, layout_digest(kept))
         found = _fitting(session, tenant, own, kept)
         if found is None:
             siblings = list(_siblings(session, tenant, name))
-            shares = [_share(session, space, kept) for space in siblings]
-            if any(shares):
-                nearest = siblings[shares.index(max(shares))]
+            best = best_fit([_fit(session, space, kept) for space in siblings])
+            if best is not None:
+                nearest = siblings[best]
                 return _target(session, nearest.name, kept, exclude, nearest)
         return _target(session, own, kept, exclude, found)
 
@@ -374,13 +375,9 @@ def _fits(session: Reader, space: SpaceRecord, layout: Layout) -> bool:
     return correspond(layout, own).equal
 
 
-def _share(session: Reader, space: SpaceRecord, layout: Layout) -> float:
-    """The share of a space's layout that a checkpoint has; 0 where it is too little."""
+def _fit(session: Reader, space: SpaceRecord, layout: Layout) -> Fit:
+    """How a checkpoint fits a space; without a layout only its M is compared."""
     own = None if space.kind != "supports" else layouts.find_layout(session, space)
     if own is None:
-        return float(_fits(session, space, layout))
-    # Sizes alone rule out most spaces, and names are dear to compare.
-    if not MIN_PART <= layout.num_parameters / own.num_parameters <= 1 / MIN_PART:
-        return 0.0
-    found = correspond(layout, own)
-    return found.share if found.fits else 0.0
+        return SAME if _fits(session, space, layout) else NO_FIT
+    return fit_of(layout, own)

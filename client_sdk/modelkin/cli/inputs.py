@@ -7,7 +7,7 @@ order of tensors, before anything is selected.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
@@ -17,6 +17,7 @@ from modelkin._terminal_text import one_line
 from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.checkpoints.anatomies import is_fingerprint
 from modelkin.checkpoints.importance import digest_of_base
+from modelkin.checkpoints.pushes.plan import Plan
 from modelkin.cli.differences import fitted_to
 from modelkin.cli.progress import Bar
 from modelkin.core.importance import Importance
@@ -29,8 +30,8 @@ from modelkin.errors import InvalidCheckpoint, InvalidParameter, SpaceMismatch
 from modelkin.types.spaces import SpaceInfo
 
 __all__ = [
-    "Plan",
     "Source",
+    "check_kind",
     "check_options",
     "open_kept",
     "open_source",
@@ -139,65 +140,6 @@ def _check_base(kind: str | None, base: str | None) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A plan for making a support of a checkpoint.
-
-    Attributes:
-        checkpoint: the model.
-        base: the checkpoint that the model is compared with; None for a support of weights.
-        importance: the kind, with the digest of the base's weights.
-        rule: how K is chosen: a share, a count, or a coverage.
-        layout: the layout of the space that the support is for, whose tensors the checkpoint has by
-            its own names; None without one.
-    """
-
-    checkpoint: Checkpoint
-    base: Checkpoint | None
-    importance: Importance
-    rule: SelectionRule
-    layout: Layout | None = None
-
-    def support(self, k: int | None = None) -> Support:
-        """The support, of K indices where K is given."""
-        rule = self.rule
-        if k is not None:
-            rule = SelectionRule.of(self.checkpoint.num_parameters, k=self.share_of(k))
-        support = checkpoints.select_from_checkpoint(
-            self.checkpoint,
-            self.base,
-            rule,
-            pass_progress(self.checkpoint),
-            base_digest=self.importance.base_digest,
-        )
-        return support if self.layout is None else support.reordered(self.layout)
-
-    def share_of(self, k: int) -> int:
-        """How many of K indices of the space the checkpoint has, which may lack a part."""
-        mine, whole = self.checkpoint.num_parameters, self.layout
-        share = 1 if whole is None else mine / whole.num_parameters
-        return min(mine, max(1, round(share * k)))
-
-    def against(self, digest: str, space: SpaceInfo | None) -> Plan:
-        """The plan with the digest of its base.
-
-        Raises:
-            SpaceMismatch: the space is of another base.
-        """
-        importance = Importance.of("delta", digest, self.importance.note)
-        _check_kind(importance, space, self.base)
-        return replace(self, importance=importance)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The checkpoint's own notes, and one if differences are mostly rounding."""
-        mine, base = self.checkpoint, self.base
-        if base is None or isinstance(mine, Adapter):
-            return mine.notes
-        rounding = checkpoints.rounding_note(mine, base)
-        return mine.notes if rounding is None else (*mine.notes, rounding)
-
-
 def plan_of(
     arguments: argparse.Namespace,
     checkpoint: Checkpoint,
@@ -236,13 +178,15 @@ def plan_of(
         )
     else:
         rule = checkpoints.default_rule(checkpoint, base)
-    _check_kind(Importance.of(kind), space, base)
+    check_kind(Importance.of(kind), space, base)
     layout = None if space is None else space.layout
     importance = Importance.of(kind, note=checkpoint.origin_note)
-    plan = Plan(checkpoint, base, importance, rule, layout)
+    plan = Plan(checkpoint, base, importance, rule, layout, pass_progress(checkpoint))
     if base is None or not digest or getattr(arguments, "space", None) is None:
         return plan
-    return plan.against(digest_of_base(base, checkpoint, layout), space)
+    plan = plan.against(digest_of_base(base, checkpoint, layout))
+    check_kind(plan.importance, space, base)
+    return plan
 
 
 def sets_size(arguments: argparse.Namespace) -> bool:
@@ -317,7 +261,7 @@ def _base_of(arguments: argparse.Namespace, exclude: tuple[str, ...]) -> Checkpo
     )
 
 
-def _check_kind(importance: Importance, space: SpaceInfo | None, base: Checkpoint | None) -> None:
+def check_kind(importance: Importance, space: SpaceInfo | None, base: Checkpoint | None) -> None:
     """Refuse a kind that the service would refuse, before a large file is read."""
     if space is not None and not space.importance.fits(importance):
         remedy = "name another space"

@@ -13,10 +13,12 @@ from modelkin._terminal_text import one_line
 from modelkin._validation import check_model_name
 from modelkin.checkpoints import Checkpoint
 from modelkin.checkpoints.catalogues.statements import Statements, moment_of
+from modelkin.checkpoints.pushes.pushed_file import PushedFile
 from modelkin.cli.blinding import add_blinding, blinding_of_source
 from modelkin.cli.fitting import require_fit
 from modelkin.cli.inputs import (
     Source,
+    check_kind,
     check_options,
     open_source,
     plan_of,
@@ -25,7 +27,7 @@ from modelkin.cli.inputs import (
 from modelkin.cli.options import FILE, add_selection, add_service
 from modelkin.cli.origins import unchecked_note
 from modelkin.cli.output import Answer, fields_of, quantity
-from modelkin.cli.pushed_files import PushedFile
+from modelkin.cli.progress import ShareLine
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Content
 from modelkin.core.blinding import Blinding
@@ -208,7 +210,17 @@ def _read(
 ) -> PushedFile:
     lines = _tells_of_weights(arguments) and not arguments.no_fingerprint
     plan = plan_of(arguments, checkpoint, space, digest=False)
-    return PushedFile(plan, space, lines=lines, exclude=arguments.exclude)
+    fixed = None if space is None else space.support_size.k
+    with ShareLine(f"reading {one_line(checkpoint.name)}") as line:
+        file = PushedFile(
+            plan,
+            fixed,
+            lines=lines,
+            exclude=arguments.exclude,
+            count=lambda done, total: line.draw(done / max(total, 1)),
+        )
+    check_kind(file.importance, space, plan.base)
+    return file
 
 
 def _agreed_support(

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from modelkin._terminal_text import one_line
-from modelkin.checkpoints import Adapter, Reading, fingerprint, weights_of
+from modelkin._threads import Counting
+from modelkin.checkpoints.adapters import Adapter
 from modelkin.checkpoints.catalogues.statements import Statements, bytes_of, statements_of
 from modelkin.checkpoints.importance import check_base, digest_of_base
-from modelkin.cli.inputs import Plan
-from modelkin.cli.progress import ShareLine
+from modelkin.checkpoints.lines import fingerprint
+from modelkin.checkpoints.pushes.plan import Plan
+from modelkin.checkpoints.reading import Reading, weights_of
 from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.importance import Importance
 from modelkin.core.selection.rule import MAX_DEFAULT_K
 from modelkin.core.selection.warnings import warn_if_few
 from modelkin.core.support import Support
 from modelkin.core.weights import Weights
-from modelkin.types.spaces import SpaceInfo
 
 __all__ = ["PushedFile"]
 
@@ -30,33 +31,47 @@ class PushedFile:
 
     Args:
         plan: how its support is made, without the digest of its base.
-        space: the space that receives it; None where it cannot be read.
+        fixed: the K that the space fixes; None where it fixes none, or cannot be read.
         lines: whether a fingerprint is wanted.
         exclude: patterns of tensors that a fingerprint leaves out, too.
+        count: is called with the values read so far and all of them.
+        threads: that read lines beside the rest; by default as many as there are processors.
 
     Raises:
         InvalidCheckpoint: a weight is not finite, or a file ends early.
-        SpaceMismatch: the base has other tensors, or the space is of another base.
+        SpaceMismatch: the base has other tensors.
         OSError: a file cannot be read.
     """
 
     def __init__(
-        self, plan: Plan, space: SpaceInfo | None, *, lines: bool, exclude: Sequence[str] = ()
+        self,
+        plan: Plan,
+        fixed: int | None,
+        *,
+        lines: bool,
+        exclude: Sequence[str] = (),
+        count: Counting | None = None,
+        threads: int | None = None,
     ) -> None:
         self._reading: Reading | None = None
         self._selecting: Reading | None = None  # the same, where it has the support, too
         if not isinstance(plan.checkpoint, Adapter):
-            most = _most(plan, space)
-            self._reading = _read(plan, most, lines, exclude)
+            most = _most(plan, fixed)
+            self._reading = _asked(plan, most, lines, exclude)
+            self._reading.read(count, threads)
             self._selecting = None if most is None else self._reading
         if plan.base is not None:
             plan = plan.against(
                 digest_of_base(plan.base, plan.checkpoint, plan.layout)
                 if self._selecting is None
-                else self._selecting.base_digest,
-                space,
+                else self._selecting.base_digest
             )
         self._plan = plan
+
+    @property
+    def importance(self) -> Importance:
+        """The kind, with the digest of the base's weights."""
+        return self._plan.importance
 
     def support(self, k: int | None = None) -> Support:
         """The support of the planned size, or of ``k`` indices of the whole space.
@@ -112,8 +127,8 @@ class PushedFile:
         return mine if rounding is None else (*mine, rounding)
 
 
-def _read(plan: Plan, most: int | None, lines: bool, exclude: Sequence[str]) -> Reading:
-    """Read a checkpoint, and its base for a support of at most so many indices."""
+def _asked(plan: Plan, most: int | None, lines: bool, exclude: Sequence[str]) -> Reading:
+    """What is asked of a checkpoint, and of its base for a support of at most so many indices."""
     checkpoint, base = plan.checkpoint, plan.base
     reading = Reading(checkpoint, plan.layout)
     if most is not None and base is None:
@@ -129,14 +144,11 @@ def _read(plan: Plan, most: int | None, lines: bool, exclude: Sequence[str]) -> 
                 if not any(fnmatchcase(tensor.name, pattern) for pattern in exclude)
             ]
         )
-    with ShareLine(f"reading {one_line(checkpoint.name)}") as line:
-        reading.read(lambda done, total: line.draw(done / max(total, 1)))
     return reading
 
 
-def _most(plan: Plan, space: SpaceInfo | None) -> int | None:
+def _most(plan: Plan, fixed: int | None) -> int | None:
     """The most indices that may be asked for; None where a pass of its own has to select them."""
-    fixed = None if space is None else space.support_size.k
     most = max(plan.rule.k, 0 if fixed is None else plan.share_of(fixed))
     by_count = plan.rule.coverage in (None, 1)
     return most if by_count and most <= MAX_DEFAULT_K else None

@@ -1,0 +1,1 @@
+"""What is sent of checkpoints: how one is read, and which ones a folder and a manifest name."""
