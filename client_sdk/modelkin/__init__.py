@@ -67,6 +67,11 @@ if TYPE_CHECKING:
         TensorSource,
     )
     from modelkin.core.fingerprints.fingerprint import Fingerprint
+    from modelkin.types.checkpoints.pushed import (
+        CheckpointItem,
+        PushedCheckpoint,
+        PushedCheckpoints,
+    )
     from modelkin.types.clusterings import (
         Assignment,
         Cluster,
@@ -157,6 +162,7 @@ __all__ = [
     "BulkResult",
     "BulkSummary",
     "Catalogue",
+    "CheckpointItem",
     "Client",
     "ClientClosed",
     "Cluster",
@@ -223,6 +229,8 @@ __all__ = [
     "PublicNeighbors",
     "PublicSpace",
     "PublicSpaceInfo",
+    "PushedCheckpoint",
+    "PushedCheckpoints",
     "RateLimitError",
     "RequestTooLargeError",
     "Report",

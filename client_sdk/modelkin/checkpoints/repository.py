@@ -30,6 +30,7 @@ from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
 __all__ = [
+    "DEFAULTS",
     "PIPELINE",
     "Choice",
     "Shards",
@@ -42,7 +43,7 @@ __all__ = [
 PIPELINE: Final = "model_index.json"
 """The file that lists the components of a diffusers pipeline."""
 
-_DEFAULTS: Final = ("model", "diffusion_pytorch_model", "adapter_model", "pytorch_lora_weights")
+DEFAULTS: Final = ("model", "diffusion_pytorch_model", "adapter_model", "pytorch_lora_weights")
 """The names that transformers, diffusers and PEFT open without being asked for another."""
 _ADAPTER: Final = "adapter_model.safetensors"
 _VARIANT: Final = re.compile(
@@ -339,7 +340,7 @@ def _aside_note(read: str, aside: Collection[str]) -> tuple[str, ...]:
 
 def _checkpoint(found: Mapping[str, Candidate], where: str) -> str:
     """The name of the checkpoint that is read among those of a folder."""
-    for default in _DEFAULTS:
+    for default in DEFAULTS:
         if default in found:
             return default
     plain = [name for name in found if not _is_aside(name, found)] or list(found)
@@ -357,7 +358,7 @@ def _checkpoint(found: Mapping[str, Candidate], where: str) -> str:
         )
     raise InvalidCheckpoint(
         f"{where} holds several checkpoints, {_join(files)}, and none is named "
-        f"{_DEFAULTS[0]}.safetensors: give one of them, or name it so"
+        f"{DEFAULTS[0]}.safetensors: give one of them, or name it so"
     )
 
 

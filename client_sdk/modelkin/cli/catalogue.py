@@ -110,7 +110,7 @@ COMMANDS: Final = (
         (
             Command(
                 "push",
-                "store a support, a signature or a checkpoint's support",
+                "store a support, a signature, a checkpoint or a folder of them",
                 "push:push",
             ),
             Command("pull", "the support of a stored model, written to a file", "models:pull"),

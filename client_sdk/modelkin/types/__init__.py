@@ -7,6 +7,11 @@ a service.
 
 from modelkin.types.anatomies.anatomy import KnownModel, ModelAnatomy, TensorPairs
 from modelkin.types.anatomies.relatives import Relative, Relatives
+from modelkin.types.checkpoints.pushed import (
+    CheckpointItem,
+    PushedCheckpoint,
+    PushedCheckpoints,
+)
 from modelkin.types.clusterings import (
     Assignment,
     Cluster,
@@ -129,6 +134,7 @@ from modelkin.types.vocabulary import (
     ModelOrder,
     NeighborMeasure,
     OnDelete,
+    PushState,
     Relation,
     ReportForm,
     SearchMethod,
@@ -161,6 +167,10 @@ __all__ = [
     "UNCHANGED",
     "ApiKey",
     "Assignment",
+    "CheckpointItem",
+    "PushState",
+    "PushedCheckpoint",
+    "PushedCheckpoints",
     "BulkItem",
     "BulkResult",
     "BulkStatus",

@@ -39,6 +39,7 @@ __all__ = [
     "ModelOrder",
     "NeighborMeasure",
     "OnDelete",
+    "PushState",
     "Relation",
     "ReportForm",
     "SearchMethod",
@@ -126,6 +127,9 @@ if TYPE_CHECKING:
     ]
     NeighborMeasure: TypeAlias = Literal["similarity", "ordered"]
     OnDelete: TypeAlias = Literal["keep", "remove"]
+    PushState: TypeAlias = Literal[
+        "created", "replaced", "unchanged", "planned", "skipped", "failed"
+    ]
     Relation: TypeAlias = Literal["base", "ancestor", "derivative", "sibling"]
     ReportForm: TypeAlias = Literal["html", "csv", "json", "cyclonedx"]
     SearchMethod: TypeAlias = Literal["auto", "exact", "scan", "lsh"]
@@ -147,7 +151,7 @@ else:
     BaseRelation = LineageReason = LineageVerdict = Linkage = SimilarityChoice = str
     LineFinding = LineVerdict = LineageRelation = str
     Measure = ModelKind = NeighborMeasure = OnDelete = Relation = ReportForm = str
-    SearchMethod = str
+    SearchMethod = PushState = str
     EdgeReason = StatedBy = str
     SignatureScheme = SimilaritySource = StartableJobKind = str
     Compare = SpaceKind = SupportSizePolicyName = UsedSearchMethod = Weighting = str

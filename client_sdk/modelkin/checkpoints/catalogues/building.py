@@ -157,6 +157,7 @@ class _Work:
             return [(base, fingerprint_of(path))]
         checkpoint = open_checkpoint(path)
         said = asdict(statements_of(checkpoint))
+        del said["tags"]  # they are of the hub's pages
         base = replace(base, file_bytes=bytes_of(checkpoint), **said)
         return [(base, fingerprint_of(checkpoint))]
 

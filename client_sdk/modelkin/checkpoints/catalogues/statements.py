@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from modelkin._validation import MAX_BASE_MODELS, check_model_name
+from modelkin._validation import MAX_BASE_MODELS, MAX_TAGS, check_model_name, check_tag
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.gguf import GGUF_SUFFIX
 from modelkin.checkpoints.gguf.header import read_gguf_header
@@ -44,18 +44,26 @@ class Statements:
         published_at: when it was published.
         base_models: the models that it is made from.
         base_relation: what it is of them.
+        tags: what its card sorts it under.
     """
 
     license: str | None = None
     published_at: datetime | None = None
     base_models: tuple[str, ...] = ()
     base_relation: BaseRelation | None = None
+    tags: tuple[str, ...] = ()
 
 
-def statements_of(checkpoint: Checkpoint) -> Statements:
-    """What a checkpoint's files say of it; nothing where they cannot be read as such."""
+def statements_of(checkpoint: Checkpoint, *, has_card: bool = True) -> Statements:
+    """What a checkpoint's files say of it; nothing where they cannot be read as such.
+
+    Args:
+        checkpoint: the checkpoint.
+        has_card: whether the card in its folder is about it.
+    """
     first = min((tensor.path for tensor in checkpoint.stored), default=checkpoint.path)
-    card, held = _card_of(first.parent), dict[str, Sequence[str]]()
+    card = _card_of(first.parent) if has_card else {}
+    held = dict[str, Sequence[str]]()
     with suppress(InvalidCheckpoint, OSError):
         held = _of_gguf(first) if first.suffix == GGUF_SUFFIX else _of_safetensors(first)
     # A card of the licence "other" names it, as the catalogue reads it of a repository.
@@ -65,6 +73,7 @@ def statements_of(checkpoint: Checkpoint) -> Statements:
         published_at=moment_of(_text(held.get("date")) or ""),
         base_models=_names(card.get("base_model") or held.get("base_model") or ()),
         base_relation=relation_of(_text(card.get("base_model_relation"))),
+        tags=_tags(card.get("tags") or ()),
     )
 
 
@@ -161,3 +170,12 @@ def _names(given: Sequence[str]) -> tuple[str, ...]:
         with suppress(InvalidName):
             found[check_model_name(each)] = None
     return tuple(found)[:MAX_BASE_MODELS]
+
+
+def _tags(given: Sequence[str]) -> tuple[str, ...]:
+    """Those of the texts that can be tags."""
+    found = dict[str, None]()
+    for each in given:
+        with suppress(InvalidName):
+            found[check_tag(each)] = None
+    return tuple(found)[:MAX_TAGS]

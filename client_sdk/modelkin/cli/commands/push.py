@@ -1,4 +1,4 @@
-"""The command ``push``: store a support, a signature, a data subspace or a checkpoint's support."""
+"""The command ``push``: store a support, a signature, a data subspace, or those of checkpoints."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from modelkin.checkpoints import Checkpoint
 from modelkin.checkpoints.catalogues.statements import Statements, moment_of
 from modelkin.checkpoints.pushes.pushed_file import PushedFile
 from modelkin.cli.blinding import add_blinding, blinding_of_source
+from modelkin.cli.commands.push_folder import add_folder, is_of_folder, push_folder
 from modelkin.cli.fitting import require_fit
 from modelkin.cli.inputs import (
     Source,
@@ -51,11 +52,18 @@ __all__ = ["push", "push_options"]
 
 def push_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``push``."""
-    parser.add_argument("input", metavar="FILE|CHECKPOINT", help=FILE)
-    parser.set_defaults(inputs=("input",))
-    add_service(parser)
     parser.add_argument(
-        "--model", required=True, metavar="NAME", help="the model's name, org/name for one"
+        "input", metavar="FILE|CHECKPOINT|FOLDER", help=f"{FILE}; or a folder of checkpoints"
+    )
+    parser.set_defaults(inputs=("input",))
+    add_service(
+        parser,
+        space="the index space, or auto for that of each model's family; else MODELKIN_SPACE",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="the model's name, org/name for one; without it a folder is one of checkpoints",
     )
     parser.add_argument(
         "--tag",
@@ -78,6 +86,7 @@ def push_options(parser: argparse.ArgumentParser) -> None:
         "layouts are found",
     )
     add_blinding(parser)
+    add_folder(parser)
     about = parser.add_argument_group("about the model")
     about.add_argument("--base-model", metavar="NAME", help="the model that it derives from")
     about.add_argument(
@@ -101,7 +110,9 @@ def push_options(parser: argparse.ArgumentParser) -> None:
 
 
 def push(arguments: argparse.Namespace) -> Answer:
-    """``modelkin push``: store a support or signature in a space."""
+    """``modelkin push``: store a support or signature in a space, or those of a folder."""
+    if is_of_folder(arguments):
+        return push_folder(arguments)
     described = _metadata(arguments)
     notes: tuple[str, ...] = ()
     check_options(arguments, arguments.input)

@@ -10,6 +10,7 @@ from typing import Self
 import httpx
 
 from modelkin.client._async.anatomies import AsyncAnatomies
+from modelkin.client._async.checkpoints import AsyncCheckpoints
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.queries import AsyncQueries
 from modelkin.client._async.resources.clusterings import AsyncClusterings
@@ -28,7 +29,6 @@ from modelkin.client._async.resources.spaces import AsyncSpaces
 from modelkin.client._async.resources.subspaces import AsyncSubspaces
 from modelkin.client._async.resources.supports import AsyncSignatures, AsyncSketches, AsyncSupports
 from modelkin.client._async.resources.webhooks import AsyncWebhooks
-from modelkin.client._async.uploads import AsyncUploads
 from modelkin.client._protocol.uploads.patches import DEFAULT_CACHE_BYTES, SupportCache
 from modelkin.client._protocol.uploads.tensor_order import LayoutCache
 from modelkin.client._transport.config import (
@@ -42,7 +42,7 @@ from modelkin.client._transport.embedded import embedded_service
 __all__ = ["AsyncClient"]
 
 
-class AsyncClient(AsyncUploads, AsyncQueries, AsyncAnatomies):
+class AsyncClient(AsyncCheckpoints, AsyncQueries, AsyncAnatomies):
     """A connection to one modelkin service, for the tasks of one event loop.
 
         async with modelkin.AsyncClient() as client:

@@ -13,6 +13,7 @@ import httpx
 from modelkin.client._protocol.uploads.patches import DEFAULT_CACHE_BYTES, SupportCache
 from modelkin.client._protocol.uploads.tensor_order import LayoutCache
 from modelkin.client._sync.anatomies import Anatomies
+from modelkin.client._sync.checkpoints import Checkpoints
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.queries import Queries
 from modelkin.client._sync.resources.clusterings import Clusterings
@@ -31,7 +32,6 @@ from modelkin.client._sync.resources.spaces import Spaces
 from modelkin.client._sync.resources.subspaces import Subspaces
 from modelkin.client._sync.resources.supports import Signatures, Sketches, Supports
 from modelkin.client._sync.resources.webhooks import Webhooks
-from modelkin.client._sync.uploads import Uploads
 from modelkin.client._transport.config import (
     CALL_SECONDS,
     IDLE_SECONDS,
@@ -43,7 +43,7 @@ from modelkin.client._transport.embedded import embedded_service
 __all__ = ["Client"]
 
 
-class Client(Uploads, Queries, Anatomies):
+class Client(Checkpoints, Queries, Anatomies):
     """A connection to one modelkin service, for the threads of one process.
 
         with modelkin.Client() as client:

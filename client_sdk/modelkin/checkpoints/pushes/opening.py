@@ -1,0 +1,122 @@
+"""``open_named`` and ``read_for_space``: a checkpoint by its headers, and read for a space."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from modelkin.checkpoints.adapters import Adapter
+from modelkin.checkpoints.catalogues.statements import Statements, statements_of
+from modelkin.checkpoints.files import Checkpoint
+from modelkin.checkpoints.importance import default_rule
+from modelkin.checkpoints.opening import open_checkpoint
+from modelkin.checkpoints.pushes.folders import is_inside
+from modelkin.checkpoints.pushes.gathering import NamedCheckpoint
+from modelkin.checkpoints.pushes.plan import Plan
+from modelkin.checkpoints.pushes.pushed_file import PushedFile
+from modelkin.core.importance import Importance
+from modelkin.core.layout import Layout
+from modelkin.errors import InvalidCheckpoint
+
+__all__ = ["OpenedCheckpoint", "open_named", "read_for_space"]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedCheckpoint:
+    """What the headers of a checkpoint say; nothing of it is open.
+
+    Attributes:
+        named: its path and name.
+        layout: all of its tensors that are read.
+        kind: the kind of importance that its values have by themselves.
+        is_adapter: whether it is one.
+        said: what is said of it, by the person who pushes or else by its files.
+        size: the bytes of its files.
+        state: changes where one of its files does.
+    """
+
+    named: NamedCheckpoint
+    layout: Layout
+    kind: str
+    is_adapter: bool
+    said: Statements
+    size: int
+    state: str
+
+
+def open_named(named: NamedCheckpoint, exclude: Sequence[str] = ()) -> OpenedCheckpoint:
+    """Read the headers of a checkpoint.
+
+    Args:
+        named: the checkpoint.
+        exclude: patterns of tensors that are left out, where they cannot be read.
+
+    Raises:
+        InvalidCheckpoint: it is none that is read, or a file of it lies elsewhere.
+        MissingExtra: it is GGUF, and the package ``gguf`` is not installed.
+        OSError: a file cannot be read.
+    """
+    try:
+        checkpoint = open_checkpoint(named.path)
+    except InvalidCheckpoint:
+        if not exclude:
+            raise
+        checkpoint = open_checkpoint(named.path, exclude, unmatched_ok=True)
+    paths = sorted({tensor.path for tensor in checkpoint.stored})
+    for path in paths:
+        if named.root is not None and not is_inside(path, named.root):
+            raise InvalidCheckpoint(f"{path.name} is a link that leads out of the folder")
+    states = [(path.name, os.stat(path)) for path in paths]
+    return OpenedCheckpoint(
+        named,
+        checkpoint.layout,
+        checkpoint.kind,
+        isinstance(checkpoint, Adapter),
+        _said(named, statements_of(checkpoint, has_card=named.has_card)),
+        sum(stat.st_size for _, stat in states),
+        ";".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in states),
+    )
+
+
+def read_for_space(
+    opened: OpenedCheckpoint,
+    layout: Layout | None,
+    exclude: Sequence[str],
+    *,
+    fixed: int | None,
+    lines: bool,
+    own_exclude: Sequence[str] = (),
+    threads: int | None = None,
+) -> PushedFile:
+    """Read a checkpoint once, for all that is sent of it.
+
+    Args:
+        opened: the checkpoint.
+        layout: that of the space; None for a space without one.
+        exclude: patterns of the tensors that are left out, by the space or the caller.
+        fixed: the K that the space fixes.
+        lines: whether a fingerprint is wanted.
+        own_exclude: those of the caller, which a fingerprint goes without, too.
+        threads: that read lines beside the rest.
+
+    Raises:
+        InvalidCheckpoint: a weight is not finite, or a file ends early.
+        SpaceMismatch: it has other tensors than the layout.
+        OSError: a file cannot be read.
+    """
+    checkpoint: Checkpoint = open_checkpoint(opened.named.path, exclude, unmatched_ok=True)
+    if layout is not None:
+        own = isinstance(checkpoint, Adapter)
+        checkpoint = checkpoint.in_order(layout) if own else checkpoint.fitted(layout)
+    importance = Importance.of(checkpoint.kind, note=checkpoint.origin_note)
+    plan = Plan(checkpoint, None, importance, default_rule(checkpoint, None), layout)
+    wanted = lines and not opened.is_adapter
+    return PushedFile(plan, fixed, lines=wanted, exclude=own_exclude, threads=threads)
+
+
+def _said(named: NamedCheckpoint, found: Statements) -> Statements:
+    """What a person says counts before what the files say."""
+    if named.base_model is not None and (named.base_model,) != found.base_models:
+        found = replace(found, base_models=(named.base_model,), base_relation=None)
+    return found if named.tags is None else replace(found, tags=named.tags)

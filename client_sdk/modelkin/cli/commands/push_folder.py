@@ -1,0 +1,161 @@
+"""``push`` of a folder of checkpoints, or to the space of a model's family."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from modelkin._progress_bar import is_terminal
+from modelkin._terminal_text import one_line
+from modelkin.cli.output import Answer, fields_of, quantity, table
+from modelkin.client import Client
+from modelkin.errors import InvalidParameter
+from modelkin.types.checkpoints.pushed import CheckpointItem, PushedCheckpoint, PushedCheckpoints
+
+__all__ = ["add_folder", "is_of_folder", "push_folder"]
+
+AUTO: Final = "auto"
+_OF_FOLDERS: Final = ("prefix", "manifest", "dry_run", "resume", "jobs")
+_OF_ONE: Final = (
+    *("base", "kind", "coverage", "support_size", "fraction", "k_max"),
+    *("signature_only", "blinding_key", "attribute", "source"),
+    *("license", "published", "base_relation"),
+)
+"""The options of one checkpoint alone."""
+_SHARES: Final = 10
+"""The lines of progress where no terminal shows a bar."""
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    """The options of a folder of checkpoints."""
+    group = parser.add_argument_group("a folder of checkpoints")
+    group.add_argument("--prefix", metavar="TEXT", help="the beginning of all names, acme/ for one")
+    group.add_argument(
+        "--manifest",
+        metavar="CSV",
+        help="names, bases and tags of its checkpoints: columns path, name, base, tags, space",
+    )
+    group.add_argument(
+        "--dry-run", action="store_true", help="say what would go where, and send nothing"
+    )
+    group.add_argument(
+        "--resume",
+        metavar="FILE",
+        help="keep what is stored in this file, so that a later run does not read it again",
+    )
+    group.add_argument(
+        "--jobs", type=int, metavar="COUNT", help="checkpoints at a time; by default the processors"
+    )
+
+
+def is_of_folder(arguments: argparse.Namespace) -> bool:
+    """Whether a command line is about a folder of checkpoints, or leaves the space to be found.
+
+    Raises:
+        InvalidParameter: a name is missing, or options contradict each other.
+    """
+    path, named = arguments.input, arguments.model is not None
+    if not named and os.path.isdir(path):
+        return True
+    if not named:
+        raise InvalidParameter(
+            f"--model NAME is needed: {path} is one file, and only a folder gives names to models"
+        )
+    for option in _OF_FOLDERS:
+        if getattr(arguments, option) not in (None, False):
+            raise InvalidParameter(
+                f"{_shown(option)} is for a folder of checkpoints, and --model for one: leave one "
+                f"of them out"
+            )
+    return bool(arguments.space == AUTO)
+
+
+def push_folder(arguments: argparse.Namespace) -> Answer:
+    """Push the checkpoints of a folder, or one whose space is to be found."""
+    for option in (*_OF_ONE, *(["base_model"] if arguments.model is None else [])):
+        if getattr(arguments, option) not in (None, False, []):
+            raise InvalidParameter(
+                f"{_shown(option)} is for one checkpoint and a space by its name: give --model and "
+                f"--space, or say it in a manifest or in the models' cards"
+            )
+    given: str | list[CheckpointItem] = arguments.input
+    if arguments.model is not None:
+        given = [CheckpointItem(arguments.input, arguments.model, arguments.base_model)]
+    with Client(arguments.url, arguments.api_key) as client:
+        done = client.push_checkpoints(
+            given,
+            space=arguments.space,
+            prefix=arguments.prefix or "",
+            manifest=arguments.manifest,
+            tags=arguments.tag or (),
+            exclude=arguments.exclude,
+            create=arguments.create,
+            fingerprints=not arguments.no_fingerprint,
+            dry_run=arguments.dry_run,
+            concurrency=arguments.jobs,
+            resume=arguments.resume,
+            progress=is_terminal() or (_say if not arguments.json else False),
+        )
+    if not done.items:
+        raise InvalidParameter(
+            f"{arguments.input} holds no checkpoint: a safetensors or GGUF file, in it or in its "
+            f"folders"
+        )
+    return _answer(done, Path(arguments.input))
+
+
+def _answer(done: PushedCheckpoints, root: Path) -> Answer:
+    counts = ", ".join(f"{count:,} {state}" for state, count in done.counts.items())
+    made = sorted({each.space for each in done if each.new_space and each.space is not None})
+    lines = [counts]
+    lines += [
+        f"space {space}: {quantity(count, 'model')}{', new' if space in made else ''}"
+        for space, count in done.spaces.items()
+    ]
+    failed = [each for each in done if each.state == "failed"]
+    others = [each for each in done if each.state != "failed"]
+    for rows in (failed, others):
+        if rows:
+            lines += ["", _rows(rows, root)]
+    fields = {
+        "counts": dict(done.counts),
+        "spaces": dict(done.spaces),
+        "items": fields_of(done)["items"],
+    }
+    return Answer("\n".join(map(str, lines)), fields, code=1 if failed else 0)
+
+
+def _rows(rows: list[PushedCheckpoint], root: Path) -> str:
+    said = any(each.reason for each in rows)
+    return table(
+        ("MODEL", "SPACE", "STATE", "PATH", *(["WHY"] if said else [])),
+        (
+            (
+                each.model or "-",
+                each.space or "-",
+                each.state,
+                _path(each.path, root),
+                *([each.reason or ""] if said else []),
+            )
+            for each in rows
+        ),
+    )
+
+
+def _path(text: str, root: Path) -> str:
+    """A path from the pushed folder."""
+    path = Path(text)
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else text
+
+
+def _say(done: int, total: int | None) -> None:
+    """A line of progress for a log, ten at most."""
+    if total and done * _SHARES // total > (done - 1) * _SHARES // total:
+        sys.stderr.write(one_line(f"modelkin: {done:,} of {total:,} checkpoints") + "\n")
+
+
+def _shown(option: str) -> str:
+    return f"--{option.replace('_', '-')}"

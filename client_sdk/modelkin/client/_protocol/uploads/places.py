@@ -1,0 +1,277 @@
+"""``Places``: the spaces that pushed checkpoints go to, found or to be made.
+
+``auto`` is the space of a model's family. That is the one where its declared base is, if the model
+has enough of it to be compared there; else the one that :mod:`modelkin.core.matching.choosing`
+chooses, as for models of a hub. Where there is none, a space is made, and named after the declared
+base or after the model.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from modelkin.client._protocol import models, spaces
+from modelkin.client._protocol.calls.flows import Flow
+from modelkin.core.importance import Importance
+from modelkin.core.layout import Layout
+from modelkin.core.matching.choosing import NO_FIT, Fit, best_fit, fit_of
+from modelkin.core.matching.correspondence import MIN_PART
+from modelkin.errors import ApiError, InvalidParameter
+from modelkin.types.spaces import SpaceInfo
+
+__all__ = ["AUTO", "Place", "Places", "Wanted", "bases_first"]
+
+AUTO: Final = "auto"
+"""In place of a space's name: the space of the model's family."""
+
+_MAX_READ: Final = 500
+"""Spaces of about a model's size whose layouts are read, those of the nearest sizes."""
+_MAX_NAME: Final = 80
+"""Characters of the name of a new space, which leaves room for a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A model that needs a space.
+
+    Attributes:
+        layout: the tensors that are read of it.
+        base_models: its declared bases.
+    """
+
+    model: str
+    layout: Layout
+    importance: Importance
+    is_adapter: bool
+    base_models: tuple[str, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A space that models go to.
+
+    Attributes:
+        space: the space; None until it is made.
+        layout: its tensors, without those that it leaves out; None for a space without a layout.
+        whole: of a space that is to be made, the tensors with those that it leaves out.
+        exclude: patterns of the tensors that are left out, by the space or the caller.
+        bases: the declared bases of the adapters that it is to be made for.
+        is_new: whether it did not exist before.
+        held: the models that go to it.
+    """
+
+    name: str
+    space: SpaceInfo | None
+    layout: Layout | None
+    importance: Importance
+    exclude: tuple[str, ...] = ()
+    whole: Layout | None = None
+    bases: tuple[str, ...] | None = None
+    is_new: bool = False
+    held: set[str] = field(default_factory=set)
+
+
+class Places:
+    """The spaces of a service, as far as they matter to a push.
+
+    Args:
+        known: all spaces, without their layouts; those that were asked for by name may be enough.
+        exclude: patterns of the tensors that the caller leaves out.
+    """
+
+    def __init__(self, known: Iterable[SpaceInfo], exclude: Sequence[str] = ()) -> None:
+        self.exclude = tuple(exclude)
+        self._names = set[str]()
+        self._unread = list[SpaceInfo]()
+        self._found = list[Place]()  # the oldest first, then those to be made
+        self._named = dict[str, Place]()
+        self._fits = dict[tuple[str, int], Fit]()
+        self._holding = dict[tuple[str, str], bool]()
+        for info in sorted(known, key=lambda each: (each.created_at, each.name)):
+            self._names.add(info.name)
+            plain = info.kind == "supports" and info.blinding is None and not info.ordered
+            if plain and info.layout_digest is not None and info.importance.is_stated:
+                self._unread.append(info)
+
+    def named(self, name: str, wanted: Wanted, *, create: bool) -> Flow[Place]:
+        """The space of a name, for a model.
+
+        Raises:
+            ApiError: there is none, and ``create`` is False.
+            InvalidParameter: it takes no supports that are made here.
+        """
+        place = self._named.get(name)
+        if place is None:
+            try:
+                place = self._of(require_plain((yield spaces.get(name))))
+            except ApiError as error:
+                if error.problem_code != "space_not_found" or not create:
+                    raise
+                place = self._new(name, wanted)
+            self._named[name] = place
+        place.held.add(wanted.model)
+        return place
+
+    def auto(self, wanted: Wanted) -> Flow[Place]:
+        """The space of a model's family."""
+        yield from self._read_near(wanted.layout)
+        fitting = list[tuple[Place, Fit]]()
+        for place in self._found:
+            fit = self._fit(place, wanted)
+            if fit.share and (yield from self._takes(place, wanted, fit)):
+                fitting.append((place, fit))
+        chosen = yield from self._of_base(fitting, wanted)
+        if chosen is None:
+            best = best_fit([fit for _, fit in fitting])
+            chosen = None if best is None else fitting[best][0]
+        if chosen is None:
+            chosen = self._new(self._free_name(wanted), wanted)
+            self._found.append(chosen)
+        chosen.held.add(wanted.model)
+        return chosen
+
+    def _read_near(self, layout: Layout) -> Flow[None]:
+        """Read the layouts of the spaces of about this size."""
+        m = layout.num_parameters
+        least, most = MIN_PART * m, m / MIN_PART
+        near = [each for each in self._unread if least <= each.num_parameters <= most]
+        near.sort(key=lambda each: abs(each.num_parameters - m))  # stable: the oldest first
+        read = set[str]()
+        for info in near[:_MAX_READ]:
+            read.add(info.name)
+            try:
+                self._found.append(self._of((yield spaces.get(info.name))))
+            except ApiError as error:
+                if error.problem_code != "space_not_found":  # deleted meanwhile
+                    raise
+        if read:
+            self._unread = [each for each in self._unread if each.name not in read]
+            self._found.sort(key=_age)
+
+    def _fit(self, place: Place, wanted: Wanted) -> Fit:
+        if place.layout is None or not place.importance.fits(wanted.importance):
+            return NO_FIT
+        key = wanted.layout.digest, id(place)
+        if key not in self._fits:
+            try:
+                kept = wanted.layout.without(place.exclude, unmatched_ok=True)
+                self._fits[key] = fit_of(kept, place.layout)
+            except InvalidParameter:  # nothing is left
+                self._fits[key] = NO_FIT
+        return self._fits[key]
+
+    def _takes(self, place: Place, wanted: Wanted, fit: Fit) -> Flow[bool]:
+        """Whether a space may take a model: adapters of two bases do not compare."""
+        if not wanted.is_adapter:
+            return place.bases is None
+        if not fit.is_same:
+            return False
+        if place.bases is not None:
+            return place.bases == wanted.base_models
+        base = wanted.base_models[0] if len(wanted.base_models) == 1 else None
+        page = yield models.list_all(place.name, base_model=base)
+        same = [each for each in page.items if each.base_models == wanted.base_models]
+        return bool(same)
+
+    def _of_base(self, fitting: Sequence[tuple[Place, Fit]], wanted: Wanted) -> Flow[Place | None]:
+        """The space where a declared base is, among those that the model fits."""
+        if len(fitting) < 2 or wanted.is_adapter:
+            return None
+        for base in wanted.base_models:
+            for place, _ in fitting:
+                if base in place.held or (yield from self._holds(place, base)):
+                    return place
+        return None
+
+    def _holds(self, place: Place, model: str) -> Flow[bool]:
+        if place.space is None:
+            return False
+        key = place.name, model
+        if key not in self._holding:
+            try:
+                yield models.get(place.name, model)
+                self._holding[key] = True
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                self._holding[key] = False
+        return self._holding[key]
+
+    def _of(self, info: SpaceInfo) -> Place:
+        exclude = tuple(dict.fromkeys((*self.exclude, *info.exclude)))
+        return Place(info.name, info, info.layout, info.importance, exclude)
+
+    def _new(self, name: str, wanted: Wanted) -> Place:
+        """A space to be made for a model, and for all that follow it."""
+        self._names.add(name)
+        exclude = wanted.layout.matching(self.exclude)
+        kept = wanted.layout.without(exclude) if exclude else wanted.layout
+        importance = replace(wanted.importance, note=None)  # it is of one model
+        bases = wanted.base_models if wanted.is_adapter else None
+        return Place(name, None, kept, importance, self.exclude, wanted.layout, bases, is_new=True)
+
+    def _free_name(self, wanted: Wanted) -> str:
+        """A name after the base of a family, or after its first model."""
+        named = wanted.base_models[0] if wanted.base_models else wanted.model
+        stem = _slug(named) or _slug(wanted.model) or "models"
+        stem += "-lora" if wanted.is_adapter else ""
+        name, number = stem, 1
+        while name in self._names or name == AUTO:
+            number += 1
+            name = f"{stem}-{number}"
+        return name
+
+
+def require_plain(info: SpaceInfo) -> SpaceInfo:
+    """Refuse a space whose supports are not those of plain weights.
+
+    Raises:
+        InvalidParameter: it holds data subspaces, or blinded or ordered supports.
+    """
+    what = None
+    if info.kind != "supports":
+        what = "data subspaces"
+    elif info.blinding is not None:
+        what = "blinded supports, which are pushed one by one with the key"
+    elif info.ordered:
+        what = "ordered supports, which are of gradients"
+    if what is not None:
+        raise InvalidParameter(f"space {info.name!r} holds {what}: name another", field="space")
+    return info
+
+
+def bases_first(wanted: Iterable[Wanted]) -> list[Wanted]:
+    """The models in an order in which a declared base stands before what derives from it.
+
+    The rest is by name, so that the same models go to the same spaces whenever they are pushed.
+    """
+    by_name = {each.model: each for each in sorted(wanted, key=lambda each: each.model)}
+    order = dict[str, None]()
+    for first in by_name:
+        chain, model = {first: None}, first
+        while model not in order:
+            above = [base for base in by_name[model].base_models if base in by_name]
+            model = next((base for base in above if base not in chain), "")
+            if not model:
+                break
+            chain[model] = None
+        order.update(dict.fromkeys(each for each in reversed(chain) if each not in order))
+    return [by_name[model] for model in order]
+
+
+def _age(place: Place) -> tuple[bool, float, str]:
+    """Sorts spaces: those that exist by their age, then those to be made as they were."""
+    if place.space is None:
+        return True, 0.0, ""
+    return False, place.space.created_at.timestamp(), place.name
+
+
+def _slug(name: str) -> str:
+    """The name of a model as that of a space."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-._")
+    return slug[:_MAX_NAME].rstrip("-._")
