@@ -7,11 +7,13 @@ fields that an older service leaves out take their defaults.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
+from modelkin._processes import PerProcess
 from modelkin.client._transport.errors import foreign_answer
 from modelkin.client._transport.messages import Response
 
@@ -21,6 +23,11 @@ T = TypeVar("T")
 
 Prepare: TypeAlias = Callable[[dict[str, Any]], None]
 """A function that changes a JSON object in place, where its form differs from its type."""
+
+
+_LEARNING: Final = PerProcess(threading.RLock)
+_LEARNT: Final = dict[Any, msgspec.json.Decoder[Any]]()
+"""The decoders by the forms that they read."""
 
 
 class UnknownFormError(Exception):
@@ -44,9 +51,10 @@ def decode(response: Response, form: type[T], prepare: Prepare | None = None) ->
         ApiError: the body is not JSON, and so not from a modelkin service.
         UnknownFormError: the body is JSON of another form.
     """
+    decoder: msgspec.json.Decoder[T] = _decoder_of(form)
     try:
         if prepare is None:
-            return msgspec.json.decode(response.content, type=form)
+            return decoder.decode(response.content)
         body = msgspec.json.decode(response.content)
         _prepare(body, prepare)
         return msgspec.convert(body, form)
@@ -54,6 +62,19 @@ def decode(response: Response, form: type[T], prepare: Prepare | None = None) ->
         raise UnknownFormError(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise foreign_answer(response) from None
+
+
+def _decoder_of(form: type[T]) -> msgspec.json.Decoder[T]:
+    """The decoder of a form, made once.
+
+    msgspec 0.22 works out the fields of a dataclass at its first use. Where two threads do so at
+    once, one of them reads what the other has not filled in, and the process crashes.
+    """
+    decoder = _LEARNT.get(form)
+    if decoder is None:
+        with _LEARNING.get():
+            decoder = _LEARNT[form] = msgspec.json.Decoder(form)
+    return decoder
 
 
 def decode_page(response: Response, form: type[T], prepare: Prepare) -> T:
