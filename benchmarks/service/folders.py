@@ -26,7 +26,7 @@ LIBRARIES = ("numpy", "numba", "httpx", "fastapi", "uvicorn", "sqlalchemy")
 FILES, FAMILIES = 30, 3
 LAYERS, WIDTH = 12, 256
 QUICK_FILES, QUICK_LAYERS = 4, 1
-ROUNDS = 3
+ROUNDS = 1
 LIMIT_S = 15.0
 
 
@@ -43,8 +43,7 @@ def run(quick: bool) -> Findings:
             whole.append(_seconds([push], url))
             again.append(_seconds([push], url))
             each = [
-                ("push", str(path), "--space", f"one-by-one-{number}-{path.stem[0]}", "--create")
-                + ("--model", f"s{number}/{path.stem}")
+                _one(path, f"r{number}-{path.stem[0]}", f"s{number}/{path.stem}")
                 for path in sorted(folder.iterdir())
             ]
             single.append(_seconds(each, url))
@@ -86,6 +85,10 @@ def _save(folder: Path, files: int, layers: int) -> int:
             }
             save_file(tuned, folder / f"{'abc'[family]}-{number}.safetensors")
     return sum(rows * columns for rows, columns in shapes.values())
+
+
+def _one(path: Path, space: str, model: str) -> tuple[str, ...]:
+    return ("push", str(path), "--space", space, "--create", "--model", model)
 
 
 def _seconds(commands: Sequence[Sequence[str]], url: str) -> float:

@@ -82,4 +82,4 @@ def test_the_page(server: Server) -> None:
         else:
             assert text == session(text)
     assert {"python", "console"} == {kind for kind, _ in blocks}
-    assert 30 == len(blocks)
+    assert 31 == len(blocks)

@@ -38,4 +38,4 @@ def test_the_page(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         else:
             promised.append(text)
     assert promised == printed
-    assert 23 == len(printed)
+    assert 24 == len(printed)

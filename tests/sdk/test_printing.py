@@ -42,7 +42,7 @@ ROW_TYPES = {
     *("ReportedModel", "Saving", "TakenApart", "UndeclaredBase"),
     *("JobProgress", "Kin", "LearngeneTensor", "LineageLink", "MergeParty", "MlflowFile"),
     *("DuplicateModel", "LineageFinding"),
-    *("Neighbor", "Page", "PublicNeighbor", "Revision"),
+    *("CheckpointItem", "Neighbor", "Page", "PublicNeighbor", "PushedCheckpoint", "Revision"),
     *("SignatureSpec", "SimilarityBaseline", "StopList"),
     *("SubspaceSpec", "SupportSizePolicy", "TensorOverlap", "TensorSummary", "Vote"),
 }

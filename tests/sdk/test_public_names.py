@@ -13,6 +13,7 @@ import modelkin.types
 
 PUBLIC = """
     Anatomy ApiError ApiKey Assignment AsyncClient AuthenticationError BadRequestError Banding
+    CheckpointItem PushedCheckpoint PushedCheckpoints
     Base Blinding BlockAngles BulkItem Catalogue
     BulkResult BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
     ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from modelkin._validation import check_model_name
 from modelkin.checkpoints.adapters import Adapter
 from modelkin.checkpoints.catalogues.statements import Statements, statements_of
 from modelkin.checkpoints.files import Checkpoint
@@ -17,7 +19,7 @@ from modelkin.checkpoints.pushes.plan import Plan
 from modelkin.checkpoints.pushes.pushed_file import PushedFile
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
-from modelkin.errors import InvalidCheckpoint
+from modelkin.errors import InvalidCheckpoint, InvalidName
 
 __all__ = ["OpenedCheckpoint", "open_named", "read_for_space"]
 
@@ -73,7 +75,7 @@ def open_named(named: NamedCheckpoint, exclude: Sequence[str] = ()) -> OpenedChe
         checkpoint.layout,
         checkpoint.kind,
         isinstance(checkpoint, Adapter),
-        _said(named, statements_of(checkpoint, has_card=named.has_card)),
+        _said(named, _found(checkpoint, named.has_card)),
         sum(stat.st_size for _, stat in states),
         ";".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in states),
     )
@@ -113,6 +115,15 @@ def read_for_space(
     plan = Plan(checkpoint, None, importance, default_rule(checkpoint, None), layout)
     wanted = lines and not opened.is_adapter
     return PushedFile(plan, fixed, lines=wanted, exclude=own_exclude, threads=threads)
+
+
+def _found(checkpoint: Checkpoint, has_card: bool) -> Statements:
+    """What its files say; the configuration of an adapter names its base, too."""
+    found = statements_of(checkpoint, has_card=has_card)
+    if not found.base_models and isinstance(checkpoint, Adapter) and checkpoint.base_name:
+        with suppress(InvalidName):
+            return replace(found, base_models=(check_model_name(checkpoint.base_name),))
+    return found
 
 
 def _said(named: NamedCheckpoint, found: Statements) -> Statements:

@@ -97,7 +97,7 @@ def push_folder(arguments: argparse.Namespace) -> Answer:
             dry_run=arguments.dry_run,
             concurrency=arguments.jobs,
             resume=arguments.resume,
-            progress=is_terminal() or (_say if not arguments.json else False),
+            progress=is_terminal() or (False if arguments.json or arguments.dry_run else _say),
         )
     if not done.items:
         raise InvalidParameter(
