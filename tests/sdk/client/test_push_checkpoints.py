@@ -33,9 +33,8 @@ Push = Callable[..., Any]
 
 
 @pytest.fixture
-def family(tmp_path: Path) -> str:
+def family() -> str:
     """A name that no other test has, and shapes with it, so that no space is another's."""
-    del tmp_path
     return uuid.uuid4().hex[:8]
 
 
@@ -201,7 +200,7 @@ def test_adapters_of_one_base_share_a_space(service: Any, family: str, tmp_path:
     for name, base in (("one", "x"), ("two", "x"), ("three", "y")):
         folder = tmp_path / "loras" / name
         folder.mkdir(parents=True)
-        factors = {"lora_A": (2, 30), "lora_B": (40, 2)}
+        factors: dict[str, tuple[int, ...]] = {"lora_A": (2, 30), "lora_B": (40, 2)}
         stem = f"base_model.model.{family}.q_proj"
         tensors = {f"{stem}.{factor}.weight": shape for factor, shape in factors.items()}
         drawn = random_tensors(len(name), tensors)

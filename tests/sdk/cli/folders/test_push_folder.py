@@ -33,7 +33,7 @@ def client(server: Server) -> Iterator[Client]:
 @pytest.fixture
 def zoo(tmp_path: Path, family: str) -> Path:
     """Two models of one family, in a file and in a folder, and a pickle."""
-    shapes = {f"{family}.{at}": (40, 30) for at in range(2)}
+    shapes: dict[str, tuple[int, ...]] = {f"{family}.{at}": (40, 30) for at in range(2)}
     zoo = tmp_path / "zoo"
     (zoo / "ants").mkdir(parents=True)
     (zoo / "ants" / "model.safetensors").write_bytes(safetensors(random_tensors(1, shapes)))
