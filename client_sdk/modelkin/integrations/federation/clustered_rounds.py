@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
-from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter
 from modelkin.federation.learngenes.aggregate import check_min_members, real_number
 from modelkin.integrations.federation.client_names import ClientNames
@@ -28,6 +27,7 @@ from modelkin.integrations.federation.cluster_means import (
 )
 from modelkin.integrations.federation.data_clusters import Asker, DataClusters
 from modelkin.integrations.federation.kin_robust import KinJudge, KinRobust, Verdicts
+from modelkin.integrations.federation.messages import check_k_max
 from modelkin.integrations.federation.metric_forms import forms_of, odd_forms
 from modelkin.integrations.federation.node_weights import (
     RoundMembers,
@@ -87,7 +87,7 @@ class ClusterRules:
             raise InvalidParameter("recluster_every is for by='data'", field="recluster_every")
         check_weights(self.weights, self.by)
         check_min_members(self.min_members)
-        SelectionRule.of(1, k_max=self.k_max)
+        check_k_max(self.k_max)
 
     @property
     def options(self) -> dict[str, Any]:

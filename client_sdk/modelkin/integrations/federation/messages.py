@@ -18,19 +18,37 @@ import numpy.typing as npt
 from modelkin import wire
 from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.core.packed import PackedSupport
-from modelkin.core.selection.rule import SelectionRule
+from modelkin.core.selection.rule import SelectionRule, ratio
 from modelkin.core.similarity.matrix import matrix
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.sketching.signature_matrix import estimated_matrix
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
 
-__all__ = ["MAX_K", "MessageLimits", "SupportMessage", "comparable", "similarities"]
+__all__ = [
+    "MAX_K",
+    "MessageLimits",
+    "SupportMessage",
+    "check_k_max",
+    "comparable",
+    "similarities",
+]
 
 K = TypeVar("K", bound=Hashable)
 
 MAX_K: Final = 1 << 28
 """The most indices of one support: a gigabyte. Without it a few bytes could claim all memory."""
+
+
+def check_k_max(k_max: float | None) -> None:
+    """Raise :class:`InvalidParameter` for a ``k_max`` that is no share of the parameters."""
+    if isinstance(k_max, int):
+        raise InvalidParameter(
+            f"k_max must be a share of the parameters in (0, 1], such as 0.2 or 1.0, not {k_max!r}",
+            field="k_max",
+        )
+    if k_max is not None:
+        ratio(k_max, "k_max")
 
 
 @dataclass(frozen=True, slots=True)

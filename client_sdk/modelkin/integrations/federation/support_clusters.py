@@ -33,6 +33,7 @@ class SupportClusters(Generic[W]):
         keeps_first: whether clients are compared by their supports at the first round's weights.
         forget_after: rounds without an answer after which a client is forgotten; None for never.
         k_max: the largest share of indices of a client's support; None for the usual one.
+        when: how the log names a round, with ``{}`` for its number.
         missing: the reason to give where a client sent no support.
 
     Raises:
@@ -48,11 +49,13 @@ class SupportClusters(Generic[W]):
         forget_after: int | None,
         k_max: float | None,
         missing: str,
+        when: str = "round {}",
     ) -> None:
         self._history, self.names = history, names
         self.keeps_first = keeps_first
         self.first = FirstSupports[W](forget_after)
         """The supports at the first round's weights; empty unless they are kept."""
+        self._when = when
         self._k_max, self._limits, self._missing = k_max, MessageLimits(), missing
         self.present = frozenset[int]()
         """The connected nodes."""
@@ -118,8 +121,9 @@ class SupportClusters(Generic[W]):
         else:
             left_out = {n: why for n, why in before.left_out.items() if n in messages}
             found = replace(before, server_round=server_round, left_out={**unread, **left_out})
+        when = self._when.format(server_round)
         for node, why in (unread if found is None else found.left_out).items():
             who = self.names.of(node)
-            log.warning("round %d: client %s is in no cluster: %s", server_round, who, why)
+            log.warning("%s: client %s is in no cluster: %s", when, who, why)
         nodes = () if found is None else found.nodes
         return found, {node: messages[node].content for node in nodes}

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter
-from modelkin.integrations.federation.messages import SupportMessage
+from modelkin.integrations.federation.messages import SupportMessage, check_k_max
 from modelkin.selection import resize_support, select_support
 
 __all__ = ["SupportMaker"]
@@ -20,7 +20,8 @@ class SupportMaker:
 
     Args:
         send: ``"support"``, or ``"signature"``.
-        coverage: see ``modelkin.select_support``, also for ``k_max``; unused if the server sends K.
+        coverage: see ``modelkin.select_support``; unused if the server sends K.
+        k_max: the largest share of indices; None for 0.2.
         beta: the share of an average over rounds that remains after each round; None uses only each
             round's importance.
         num_perm: h of the signature.
@@ -46,6 +47,7 @@ class SupportMaker:
             )
         if beta is not None and not 0 < beta < 1:
             raise InvalidParameter(f"beta must be between 0 and 1, not {beta!r}", field="beta")
+        check_k_max(k_max)
         SelectionRule.of(1, coverage=coverage, k_max=k_max)
         self._send, self.beta = send, beta
         self._coverage, self._k_max = coverage, k_max

@@ -181,9 +181,9 @@ class ClusterModels:
         clusters = members if self._per_cluster else None
         found = weigh_round(known, wrong, self._weights, self._verdicts(known), clusters)
         for node, why in sorted(found.own.down.items()):
-            log.warning(
-                "round %d: client %s is weighted down: %s", server_round, self._names.of(node), why
-            )
+            how = "weighted down" if found.own.values.get(node, 0.0) > 0 else "left out"
+            who = self._names.of(node)
+            log.warning("round %d: client %s is %s: %s", server_round, who, how, why)
         means = cluster_means(known.models, members, found.own.values, self._names.of, self._mean)
         models = {
             cluster: ArrayRecord({name: Array(each) for name, each in mean.items()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from flwr.serverapp.strategy import Strategy
@@ -18,6 +19,7 @@ from modelkin.types.vocabulary import ImportanceKind
 __all__ = [
     "PATIENCE_S",
     "check_by",
+    "check_kinds",
     "check_per_cluster",
     "check_robust",
     "check_weights",
@@ -34,6 +36,11 @@ def sharded_inside(strategy: Strategy) -> ShardedStrategy | None:
     Raises:
         InvalidParameter: ``ClusteredStrategy`` cannot wrap the strategy.
     """
+    if isinstance(strategy, type):
+        raise InvalidParameter(
+            f"{strategy.__name__} is a class: give an instance, {strategy.__name__}()",
+            field="strategy",
+        )
     if not isinstance(strategy, Strategy) or hasattr(strategy, "cluster_of"):
         raise InvalidParameter(
             f"a {type(strategy).__name__} cannot be inside ClusteredStrategy: wrap FedAvg or "
@@ -42,6 +49,16 @@ def sharded_inside(strategy: Strategy) -> ShardedStrategy | None:
         )
     inner = strategy.inner if isinstance(strategy, LearngeneStrategy) else strategy
     return inner if isinstance(inner, ShardedStrategy) else None
+
+
+def check_kinds(functions: Mapping[str, object], flags: Mapping[str, object]) -> None:
+    """Raise :class:`InvalidParameter` for a function that is none, or a flag that is no bool."""
+    for name, given in functions.items():
+        if given is not None and not callable(given):
+            raise InvalidParameter(f"{name} must be a function, not {given!r}", field=name)
+    for name, given in flags.items():
+        if type(given) is not bool:
+            raise InvalidParameter(f"{name} must be True or False, not {given!r}", field=name)
 
 
 def check_weights(weights: str, by: str, sharded: ShardedStrategy | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -22,6 +23,8 @@ __all__ = [
     "is_ask",
     "take_records",
 ]
+
+log = logging.getLogger("modelkin.integrations")
 
 RECORD: Final = "modelkin"
 """The name of modelkin's record in messages of both directions and in a client's state."""
@@ -56,7 +59,9 @@ def failure(reply: Message) -> str:
         return ""
     if not reply.has_error():
         return "an empty answer"
-    return f"its app failed: {_shorten(reply.error.reason or 'no reason')}"
+    reason = reply.error.reason or "no reason"
+    log.debug("the app of node %d failed: %s", reply.metadata.src_node_id, reason)
+    return f"its app failed: {_cause(reason)}"
 
 
 def take_records(replies: Iterable[Message], name: str = RECORD) -> dict[int, ConfigRecord | None]:
@@ -70,12 +75,12 @@ def take_records(replies: Iterable[Message], name: str = RECORD) -> dict[int, Co
     return found
 
 
-def _shorten(reason: str) -> str:
-    """A reason in one line: engines send whole tracebacks, which end with the cause."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in reason).split())
-    if len(text) <= _MAX_REASON:
-        return text
-    return f"{text[: _MAX_REASON // 4]} ... {text[-3 * _MAX_REASON // 4 :]}"
+def _cause(reason: str) -> str:
+    """The last line of a reason: engines send whole tracebacks, which end with the cause."""
+    lines = [" ".join(each.split()) for each in reason.splitlines()]
+    text = ([each for each in lines if each.strip("'\">")] or ["no reason"])[-1]
+    text = "".join(c if c.isprintable() else " " for c in text).removesuffix("'>")
+    return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]} ..."
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
-from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation.buffered_models import BufferedModels
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import ClusterHistory, RoundClusters
+from modelkin.integrations.federation.messages import check_k_max
 from modelkin.integrations.federation.support_clusters import SupportClusters
 from modelkin.integrations.flower._buffered_run import BufferedRun, BufferedStep
+from modelkin.integrations.flower._cluster_settings import check_kinds
 
 __all__ = ["BufferedStep", "BufferedStrategy"]
 
@@ -92,9 +93,10 @@ class BufferedStrategy:
             raise InvalidParameter(
                 f"weights must be 'examples' or 'equal', not {weights!r}", field="weights"
             )
+        check_kinds({"on_step": on_step}, {"per_cluster": per_cluster})
         if not per_cluster:
             _check_one_model(separation, Division(n_clusters, distance_threshold))
-        SelectionRule.of(1, k_max=k_max)
+        check_k_max(k_max)
         self._settings: dict[str, Any] = {
             "size": size,
             "max_staleness": max_staleness,
@@ -181,7 +183,8 @@ class BufferedStrategy:
             keeps_first=self._per_cluster,
             forget_after=None,
             k_max=k_max,
-            missing="it sent no support; is SupportMod among the mods of its app?",
+            when="after {} steps",
+            missing="it sent no support: does its app have SupportMod, and call hand_over?",
         )
 
 

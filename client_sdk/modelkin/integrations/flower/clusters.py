@@ -16,7 +16,6 @@ from flwr.serverapp.strategy import Result, Strategy
 from modelkin.client import Client
 from modelkin.core.clustering.linkage import DEFAULT_SEPARATION, Division
 from modelkin.core.layout import Layout
-from modelkin.core.selection.rule import SelectionRule
 from modelkin.errors import InvalidParameter
 from modelkin.federation.adapters.tensors import targeted_values
 from modelkin.integrations.federation.client_names import ClientNames
@@ -27,6 +26,7 @@ from modelkin.integrations.federation.cluster_history import (
 )
 from modelkin.integrations.federation.data_clusters import DataClusters
 from modelkin.integrations.federation.kin_robust import KinRobust
+from modelkin.integrations.federation.messages import check_k_max
 from modelkin.integrations.federation.node_weights import WeightName
 from modelkin.integrations.federation.support_clusters import SupportClusters
 from modelkin.integrations.federation.wanted_models import WantedModels
@@ -36,6 +36,7 @@ from modelkin.integrations.flower._cluster_models import ClusterModels
 from modelkin.integrations.flower._cluster_settings import (
     PATIENCE_S,
     check_by,
+    check_kinds,
     check_per_cluster,
     check_robust,
     check_weights,
@@ -156,6 +157,8 @@ class ClusteredStrategy(Strategy):
     ) -> None:
         if (client is None) != (space is None):
             raise InvalidParameter("give client and space, or neither", field="space")
+        check_kinds({"on_clusters": on_clusters}, {"per_cluster": per_cluster, "both": both})
+        check_k_max(k_max)
         check_by(by, recluster_every, layout, importance, patience)
         sharded = sharded_inside(strategy)
         check_weights(weights, by, sharded)
@@ -178,7 +181,7 @@ class ClusteredStrategy(Strategy):
             keeps_first=per_cluster and by == "supports",
             forget_after=forget_after,
             k_max=k_max,
-            missing="it sent no support; is SupportMod among the mods of its app?",
+            missing="it sent no support: does its app have SupportMod, and call hand_over?",
         )
         self._data: DataClusters | None = None
         self._patience = check_patience(patience)
@@ -191,7 +194,6 @@ class ClusteredStrategy(Strategy):
         if by == "data":
             self._data = data
         self._costs = strategy.meter if isinstance(strategy, LearngeneStrategy) else Costs()
-        SelectionRule.of(1, k_max=k_max)
         self._cluster_log = ClusterLog(strategy, self._names, per_cluster=per_cluster)
         self._models = ClusterModels(
             strategy, self._names, self._supports.first, weights, limits, per_cluster=per_cluster

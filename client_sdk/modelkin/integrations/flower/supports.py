@@ -76,7 +76,8 @@ class SupportMod:
     Args:
         send: ``"support"``, or ``"signature"``: 1 kB, which shows the client's classes nearly as
             well as a support does.
-        coverage: see ``modelkin.select_support``, also for ``k_max``; unused if the server sends K.
+        coverage: see ``modelkin.select_support``; unused if the server sends K.
+        k_max: the largest share of indices, in (0, 1]; None for 0.2. The strategy needs the same.
         beta: the share of an average over rounds, kept in the client's own state, that remains
             after each round; the paper's is 0.8. None uses only each round's importance.
         num_perm: h of the signature.

@@ -30,10 +30,12 @@ from modelkin.integrations.federation.shards.messages import (
 from modelkin.integrations.federation.shards.rounds import ShardRound
 from modelkin.integrations.nvflare._messages import META, examples_of, said
 
-__all__ = ["SHARDS", "SiteShards", "make_plan", "packed", "unpacked"]
+__all__ = ["SHARDS", "SiteShards", "check_shards", "make_plan", "packed", "unpacked"]
 
 SHARDS: Final = "shards"
 """The name of a message of the rounds of shards among modelkin's values."""
+
+_SETTINGS: Final = ("aggregators", "conceal", "one_in", "masks", "quantize", "rule", "replicas")
 
 _SILENT: Final = "it failed, or did not answer in time"
 _NO_PART: Final = "it did not answer as ClusterClient does; does its script use one?"
@@ -70,6 +72,30 @@ def unpacked(model: FLModel) -> ShardMessage | None:
         return ShardMessage(dict(found["values"]), None if cells is None else dict(cells), arrays)
 
     return read("its message", make)
+
+
+def check_shards(shards: object) -> dict[str, Any]:
+    """The settings of averages in shards.
+
+    Raises:
+        InvalidParameter: they are no mapping, or one is missing or unknown.
+    """
+    if not isinstance(shards, Mapping):
+        raise InvalidParameter(
+            f"shards must be a dictionary, such as {{'aggregators': 3}}, not {shards!r}",
+            field="shards",
+        )
+    for name in shards:
+        if name not in _SETTINGS:
+            raise InvalidParameter(
+                f"shards has no setting {name!r}: its settings are {', '.join(_SETTINGS)}",
+                field="shards",
+            )
+    if "aggregators" not in shards:
+        raise InvalidParameter(
+            "shards needs the number of aggregators: {'aggregators': 3}", field="shards"
+        )
+    return dict(shards)
 
 
 def make_plan(num_values: int, settings: Mapping[str, Any]) -> Plan:

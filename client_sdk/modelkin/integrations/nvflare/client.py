@@ -61,8 +61,8 @@ class ClusterClient:
     Args:
         send: ``"support"``, or ``"signature"``: 1 kB, which shows the site's classes nearly as well
             as a support does.
-        coverage: see ``modelkin.select_support``, also for ``k_max``; unused if the server sends K.
-        k_max: the largest share of indices; the controller needs the same one.
+        coverage: see ``modelkin.select_support``; unused if the server sends K.
+        k_max: the largest share of indices, in (0, 1]; the controller needs the same one.
         beta: the share of an average over rounds that remains after each round; the paper's is 0.8.
             None uses only each round's importance.
         num_perm: h of the signature.
@@ -95,6 +95,11 @@ class ClusterClient:
         if subspace is not None and not callable(subspace):
             raise InvalidParameter(
                 f"give a function that makes a subspace, not {subspace!r}", field="subspace"
+            )
+        if isinstance(private, str):
+            raise InvalidParameter(
+                f"private is one string: give a list of patterns, private=[{private!r}]",
+                field="private",
             )
         if shards is not None and not isinstance(shards, ShardClient):
             raise InvalidParameter(f"give a ShardClient, not {shards!r}", field="shards")

@@ -33,12 +33,15 @@ from modelkin.integrations.federation.shards import vectors
 from modelkin.integrations.nvflare._files import read_model, read_state, report_of, write_run
 from modelkin.integrations.nvflare._messages import META, said
 from modelkin.integrations.nvflare._replies import arrays_of, read_reply
-from modelkin.integrations.nvflare._shards import SiteShards, make_plan
+from modelkin.integrations.nvflare._shards import SiteShards, check_shards, make_plan
 
 __all__ = ["ClusteredFedAvg"]
 
 _CHECK_S: Final = 0.2
 """How often the controller looks whether all answers are there."""
+
+PATIENCE_S: Final = 60
+"""How long the controller waits for subspaces and about shards, unless it is told."""
 
 _SILENT: Final = "it failed, or did not answer in time"
 
@@ -92,7 +95,8 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         timeout: seconds to wait for a round's models. With 0 a site that hangs stops the run, since
             NVFlare notices only those that are gone.
         patience: seconds to wait for subspaces, and for answers about shards.
-        persistor_id: the id of the job's persistor, if it has one.
+        persistor_id: the id of the job's persistor, if it has one; None for ``"persistor"``.
+            It has to be given where ``initial`` and ``before`` are not.
 
     Raises:
         InvalidParameter: an argument is out of its range.
@@ -118,10 +122,16 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         num_clients: int | None = None,
         shards: Mapping[str, Any] | None = None,
         timeout: int = 0,
-        patience: int = 60,
-        persistor_id: str = "persistor",
+        patience: int = PATIENCE_S,
+        persistor_id: str | None = None,
     ) -> None:
-        super().__init__(persistor_id=persistor_id, ignore_result_error=True)
+        super().__init__(persistor_id=persistor_id or "persistor", ignore_result_error=True)
+        if not initial and not before and not persistor_id:
+            raise InvalidParameter(
+                "nothing to begin with: give initial=, the file of the first weights, before=, the "
+                "folder of an earlier run, or persistor_id=, the id of the job's persistor",
+                field="initial",
+            )
         numbers = (
             ("num_rounds", num_rounds, 1),
             ("patience", patience, 1),
@@ -136,6 +146,17 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
                 "initial= cannot be combined with before=, which has the models to go on from",
                 field="initial",
             )
+        if patience != PATIENCE_S and by == "supports" and shards is None:
+            raise InvalidParameter(
+                "patience is for by='data' and for shards, whose sites are asked in between: leave "
+                "it out, or give timeout",
+                field="patience",
+            )
+        if isinstance(shared, str):
+            raise InvalidParameter(
+                f"shared is one string: give a list of patterns, shared=[{shared!r}]",
+                field="shared",
+            )
         # NVFlare writes a job's configuration from attributes that are called like arguments.
         self._num_rounds, self._initial, self._before = num_rounds, initial, before
         self._by, self._weights, self._separation = by, weights, separation
@@ -147,7 +168,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         self._shared = None if shared is None else list(shared)
         self._num_clients, self._timeout, self._patience = num_clients, timeout, patience
         self._choice = None if shared is None else LayerChoice(tensors=shared)
-        self._shards = None if shards is None else dict(shards)
+        self._shards = None if shards is None else check_shards(shards)
         self.rules = self._cluster_rules()
         """How sites are clustered and averaged."""
         self._check_shards()
@@ -243,12 +264,13 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         """Refuse settings of shards that are out of their range, or that need sites' models."""
         if self._shards is None:
             return
-        plan = make_plan(MAX_PARAMETERS, self._plan_settings)
-        if plan.shifted:
+        if self._shards.get("masks", "one") != "one":
             raise InvalidParameter(
-                "masks='own' is for averages of the same sites in each round, and clusters change",
+                f"masks must be 'one', not {self._shards['masks']!r}: members keep masks of their "
+                f"own only where all rounds are of the same sites, and clusters change",
                 field="shards",
             )
+        make_plan(MAX_PARAMETERS, self._plan_settings)
         if self._weights != "examples" or self.rules.robust is not None:
             raise InvalidParameter(
                 "in shards no party sees a site's model: weights must be 'examples', and robust "
@@ -352,7 +374,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
             recluster_every=self._recluster_every,
             k_max=self._k_max,
             min_members=least if self._min_members is None else self._min_members,
-            missing="it sent nothing to compare it by; does its script use ClusterClient?",
+            missing="it sent nothing to compare it by: does its script hand over to ClusterClient?",
         )
 
 

@@ -196,6 +196,24 @@ def test_a_bad_answer_is_left_out(monkeypatch: pytest.MonkeyPatch, make: Any, wh
     assert len(grid.sent_to(3)) >= 3
 
 
+def test_a_traceback_is_told_by_its_last_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An engine sends a whole traceback, which the log has where one asks for it."""
+    caplog.set_level(logging.DEBUG, "modelkin.integrations")
+    text = (
+        "<class 'RayError'>:<'Traceback:\n  File app.py, line 1\nValueError: the disk is gone\n'>"
+    )
+
+    def fails(message: Message) -> Message:
+        raise RuntimeError(text)
+
+    grid = DelayedGrid(monkeypatch, {**clients(1, 2), 3: bad_app(fails)})
+    _, steps, _ = start(grid, 1, size=2)
+    assert {3: "its app failed: ValueError: the disk is gone"} == dict(steps[0].left_out)
+    assert "the app of node 3 failed: <class 'RayError'>:<'Traceback:" in caplog.text
+
+
 def test_a_client_under_two_names_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same update of another node is named, and the step is that of those that differ."""
 
@@ -354,12 +372,16 @@ def test_a_late_client_gets_the_first_weights_and_then_its_clusters_model(
     assert any(6 in step.staleness for step in steps)
 
 
-def test_clients_without_a_support_share_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clients_without_a_support_share_a_model(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """One without SupportMod is in no cluster, and trains a model of its kind."""
     apps = {node: app(SupportMod() if node < 7 else None) for node in (*ODD, *EVEN, 7)}
     _, steps, strategy = start(DelayedGrid(monkeypatch, apps), 16, size=2, per_cluster=True)
     assert {ODD, EVEN} == set(strategy.clusters.members.values())
     assert {(7,)} == {tuple(step.staleness) for step in steps if step.cluster is None}
+    assert "after 0 steps: client 7 is in no cluster: it sent no support" in caplog.text
+    assert "does its app have SupportMod, and call hand_over?" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -371,6 +393,9 @@ def test_clients_without_a_support_share_a_model(monkeypatch: pytest.MonkeyPatch
         ({"patience": 0.0}, "patience"),
         ({"poll": float("inf")}, "poll"),
         ({"k_max": 2.0}, "k_max"),
+        ({"k_max": 20}, "k_max"),
+        ({"per_cluster": "yes"}, "per_cluster"),
+        ({"on_step": "yes"}, "on_step"),
         ({"n_clusters": 2}, "n_clusters"),
         ({"distance_threshold": 0.5}, "distance_threshold"),
         ({"separation": 0.2}, "separation"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -170,6 +170,8 @@ def test_hand_over_needs_the_mod() -> None:
         (lambda: SupportMod("weights"), "'support' or 'signature'"),
         (lambda: SupportMod(beta=1.0), "beta must be between"),
         (lambda: SupportMod(coverage=2.0), "coverage must be in"),
+        (lambda: SupportMod(k_max=20), "k_max must be a share"),
+        (lambda: ClusteredStrategy(cast(Any, FedAvg)), r"a class: give an instance, FedAvg\(\)"),
         (lambda: ClusteredStrategy(FedAvg(), space="digits"), "client and space, or neither"),
     ],
 )

@@ -181,10 +181,17 @@ def test_secrets_are_of_sixteen_bytes(secret: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "floor", [{"min_members": 0}, {"min_members": "3"}, {"conceal": None}, {"conceal": 1}]
+    "floor",
+    [
+        {"min_members": 0},
+        {"min_members": 1},
+        {"min_members": "3"},
+        {"conceal": None},
+        {"conceal": 1},
+    ],
 )
 def test_floors_of_a_client_are_checked_where_they_are_written(floor: Any) -> None:
-    """What a client wants at least is a number from 1 on, and true or false."""
+    """What a client wants at least is a number from 2 on, and true or false."""
     with pytest.raises(InvalidParameter, match=next(iter(floor))):
         ShardMod(**floor)
 

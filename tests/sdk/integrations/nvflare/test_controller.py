@@ -18,8 +18,8 @@ from nvflare.job_config.api import FedJob
 from safetensors.numpy import load_file, save_file
 
 from modelkin import fit_subspace
-from modelkin.errors import InvalidInput, InvalidParameter
-from modelkin.integrations.nvflare import ClusterClient, ClusteredFedAvg, KinRobust
+from modelkin.errors import InvalidParameter
+from modelkin.integrations.nvflare import ClusteredFedAvg, KinRobust
 from tests.sdk.integrations.nvflare.controllers import Answer, LocalSites
 from tests.sdk.integrations.nvflare.scripts import Script
 from tests.support.federations.plain_kinds import draws, initial, trained
@@ -362,43 +362,14 @@ def test_a_site_that_says_nothing_of_its_data_is_in_no_cluster(folder: Path) -> 
     assert "the disk is gone" in left_out["site-5"]
 
 
-@pytest.mark.parametrize(
-    "rules",
-    [
-        {"num_rounds": 0},
-        {"patience": 0},
-        {"timeout": -1},
-        {"timeout": None},
-        {"num_clients": 0},
-        {"num_clients": "3"},
-        {"initial": "initial.safetensors", "before": "modelkin"},
-        {"by": "names"},
-        {"weights": "size"},
-        {"robust": "yes"},
-        {"robust": {"least": 2.0}},
-        {"robust": {"most": 0.5}},
-        {"separation": 2.0},
-        {"shared": [3]},
-        {"min_members": 0},
-    ],
-)
-def test_arguments_out_of_their_range_are_refused(rules: dict[str, Any]) -> None:
-    """When the job is made, before it is sent anywhere."""
-    with pytest.raises(InvalidInput):
-        ClusteredFedAvg(**rules)
-
-
-@pytest.mark.parametrize("how", [{"send": "all"}, {"subspace": 3}, {"beta": 1.0}, {"tags": 3}])
-def test_arguments_of_a_client_are_checked(how: dict[str, Any]) -> None:
-    """When the script starts."""
-    with pytest.raises(InvalidInput):
-        ClusterClient(**how)
-
-
 @pytest.mark.parametrize("broken", ["initial", "before", "nothing"])
 def test_a_missing_file_is_named(folder: Path, broken: str) -> None:
     """Of the weights, or of the run before."""
-    rules = {"initial": {"initial": "gone.safetensors"}, "before": {"before": str(folder)}}
+    rules = {
+        "initial": {"initial": "gone.safetensors"},
+        "before": {"before": str(folder)},
+        "nothing": {"persistor_id": "persistor"},
+    }
     job = LocalSites(sites(*NAMES), folder, **rules.get(broken, {}))
     job.load_model = lambda: FLModel(params={})
     with pytest.raises(

@@ -28,10 +28,18 @@ def test_the_guide_is_short_and_of_names_that_exist(
     monkeypatch.chdir(tmp_path)
     Path("client.py").write_text(script)
     jobs: list[list[str]] = []
-    monkeypatch.setattr(FedJob, "simulator_run", lambda _, folder, clients: jobs.append(clients))
+    failed = [0, 0, 1]
+
+    def simulate(_: FedJob, folder: str, clients: list[str]) -> int:
+        jobs.append(clients)
+        return failed.pop(0)
+
+    monkeypatch.setattr(FedJob, "simulator_run", simulate)
     exec(compile(job, "job.py", "exec"), {})
     four = [f"site-{number}" for number in range(1, 5)]
     assert [four, [*four, "site-5"]] == jobs
+    with pytest.raises(SystemExit, match="the run failed: see runs/four"):
+        exec(compile(job, "job.py", "exec"), {})
     begun = load_file("initial.safetensors")
     (answer,) = _answers(script, FLModel(params=begun), monkeypatch)
     assert begun.keys() == answer.params.keys()

@@ -267,7 +267,7 @@ def test_sites_without_shards_are_named(folder: Path) -> None:
 def test_settings_out_of_their_range_are_refused(rules: dict[str, Any]) -> None:
     """When the job is made."""
     with pytest.raises(InvalidInput):
-        ClusteredFedAvg(**rules)
+        ClusteredFedAvg(initial="initial.safetensors", **rules)
 
 
 def test_demands_of_a_site_are_checked() -> None:

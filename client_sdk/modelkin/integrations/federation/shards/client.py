@@ -82,6 +82,12 @@ class ShardClient:
         self.max_staleness = check_max_staleness(max_staleness)
         self._may_aggregate = may_aggregate
         Plan(num_parameters=1, min_members=min_members, conceal=conceal)  # checks both
+        if min_members < 2:
+            raise InvalidParameter(
+                f"min_members must be 2 or more, not {min_members!r}: an average of one client "
+                f"is its model",
+                field="min_members",
+            )
         self._floor = _Floor(app, min_members, conceal)
 
     def join(self, name: str, state: ShardState, *, neutral: bool = False) -> ShardMessage:

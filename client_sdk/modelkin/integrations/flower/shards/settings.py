@@ -41,6 +41,11 @@ def check_strategy(strategy: Strategy) -> FedAvg:
     Raises:
         InvalidParameter: the strategy needs more than the average; names an alternative.
     """
+    if isinstance(strategy, type):
+        raise InvalidParameter(
+            f"{strategy.__name__} is a class: give an instance, {strategy.__name__}()",
+            field="strategy",
+        )
     for kind in type(strategy).__mro__:
         if kind.__name__ in _INSTEAD:
             raise InvalidParameter(

@@ -109,6 +109,7 @@ def test_a_client_that_does_not_fit_is_left_out(
     assert {1} == found.weighted_down.keys()
     assert why in found.weighted_down[1]
     assert why in caplog.text
+    assert "client 1 is left out: " in caplog.text
     for node in (3, 2):
         own, expected = (s.cluster_arrays[s.cluster_of(node) or 0] for s in (strategy, others))
         assert all(np.array_equal(own[name].numpy(), expected[name].numpy()) for name in expected)
