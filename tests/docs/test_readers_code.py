@@ -51,7 +51,21 @@ ELSEWHERE = {
     "docs/flower.md": {
         "from flwr.simulation import run_simulation": "needs Ray: tests/soak/federations",
         "('site-00', 'site-03'": "an app's output: tests/docs/test_federation_page.py runs it",
+        "1\n('site-00'": "an app's output: tests/docs/test_federation_page.py runs it",
         "python -m venv federation": "installs Flower: tests/packaging/test_flower_requirements.py",
+    },
+    "docs/adapters.md": {
+        "1 ('client-0'": "an app's output: tests/sdk/federation/adapters runs it",
+    },
+    "docs/flower-learngenes.md": {
+        "3\n('site-00'": "an app's output: tests/docs/test_federation_page.py runs it",
+    },
+    "docs/flower-means.md": {
+        "[0.0, 0.0": "an app's output: tests/docs/test_federation_page.py runs it",
+        "1 0 site": "an app's output: tests/docs/test_federation_page.py runs it",
+    },
+    "docs/flower-shards.md": {
+        "1 ('site-00'": "an app's output: tests/docs/test_federation_page.py runs it",
     },
     "docs/federation.md": {
         "import torch.distributed": "needs ranks: tests/sdk/torch/federation/test_sharded_mean.py",
