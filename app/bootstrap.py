@@ -217,7 +217,7 @@ def _compose(
     add_reports(services)
     _add_merges(services, stores)
     services.add(InboxService(services[FingerprintService], services[SourceService]))
-    services.add(FamilyList(services[FingerprintService]))
+    services.add(FamilyList())
     services.add(MaintenanceJobs(stores.database, buckets))
     add_clean_up(services, stores)
     _add_notifications(services)

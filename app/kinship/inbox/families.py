@@ -13,7 +13,6 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
-from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
 from app.kinship.inbox.records import Family
 from app.kinship.inbox.repositories import families
@@ -44,14 +43,7 @@ class _Tree(Generic[Key]):
 
 
 class FamilyList:
-    """The families of a tenant, by their size.
-
-    Args:
-        fingerprints: the stored fingerprints.
-    """
-
-    def __init__(self, fingerprints: FingerprintService) -> None:
-        self._fingerprints = fingerprints
+    """The families of a tenant, by their size."""
 
     def largest(self, session: Reader, tenant: Tenant, *, limit: int) -> list[Family]:
         """The largest families, the largest first."""
@@ -93,7 +85,7 @@ class FamilyList:
             tree, models = kept[0], sum(each.models for each in kept)
             shown = [(name, count) for (_, name), count in tree.branches[:_BRANCHES]]
             made.append(_family(root, tree.root[0], models, tree, shown, [], len(found)))
-        measured = self._fingerprints.find_many(session, tenant, by_root)
+        measured = families.with_fingerprint(session, tenant.id, by_root)
         made = [each for each in made if each.root not in measured]
         made.sort(key=lambda each: -each.members)
         return [self._with_names(session, tenant, each) for each in made[:limit]]

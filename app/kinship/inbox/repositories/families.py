@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import func, select
 
@@ -20,7 +21,10 @@ __all__ = [
     "made_from",
     "measured_bases",
     "naming",
+    "with_fingerprint",
 ]
+
+_PER_STATEMENT: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,18 @@ def made_from(
         .limit(limit)
     )
     return list(session.scalars(query))
+
+
+def with_fingerprint(session: Reader, tenant_id: int, names: Iterable[str]) -> set[str]:
+    """Those of some names that have a fingerprint; an index holds them."""
+    wanted, found = sorted(names), set[str]()
+    for at in range(0, len(wanted), _PER_STATEMENT):
+        query = select(FingerprintRow.name).where(
+            FingerprintRow.tenant_id == tenant_id,
+            FingerprintRow.name.in_(wanted[at : at + _PER_STATEMENT]),
+        )
+        found |= set(session.scalars(query))
+    return found
 
 
 def naming(
