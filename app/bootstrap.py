@@ -31,7 +31,6 @@ from app.infra.egress.client import Egress
 from app.infra.fd_limits import support_fd_budget
 from app.infra.storage.encryption import Secrets
 from app.jobs.service import JobService
-from app.kinship.audit import LineageAudit
 from app.kinship.base_revisions import BaseRevisions
 from app.kinship.clustering import jobs as clustering
 from app.kinship.clustering.assignment import NewcomerAssignment
@@ -40,6 +39,9 @@ from app.kinship.clustering.lasting_clusters import LastingClusters
 from app.kinship.clustering.policies import PolicyService
 from app.kinship.clustering.service import ClusteringService
 from app.kinship.donors.service import DonorService
+from app.kinship.findings import jobs as findings
+from app.kinship.findings.composition import add_findings
+from app.kinship.findings.keeping import FindingKeeper
 from app.kinship.graph import GraphService
 from app.kinship.inbox.families import FamilyList
 from app.kinship.inbox.service import InboxService
@@ -142,6 +144,7 @@ def register_jobs(services: Container) -> None:
     anatomies.register_jobs(jobs, services[AnatomyKeeper])
     maintenance.register_jobs(jobs, services[MaintenanceJobs])
     notifications.register_jobs(jobs, services[EventFanOut])
+    findings.register_jobs(jobs, services[FindingKeeper])
 
 
 @contextmanager
@@ -360,7 +363,7 @@ def _add_kinship(services: Container) -> None:
     services.add(
         LineageService(reader, comparer, search, indexes, base_revisions, constants, lines)
     )
-    services.add(LineageAudit(reader, services[LineageService]))
+    add_findings(services)
     services.add(TensorService(reader, indexes, constants))
 
 

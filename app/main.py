@@ -34,6 +34,7 @@ from app.jobs.service import JobService
 from app.jobs.watcher import JobWatcher
 from app.kinship.clustering import endpoints as clusterings
 from app.kinship.endpoints import donors, fingerprint_lineage, graph, lineage, tensors
+from app.kinship.findings import endpoints as findings
 from app.kinship.maps import endpoints as maps
 from app.kinship.reports import endpoints as reports
 from app.merges import endpoints as merges
@@ -75,6 +76,7 @@ ENDPOINTS: Final[tuple[Routes | APIRouter, ...]] = (
     *(sketches.routes, subspaces.routes, batches.routes, models.routes, revisions.routes),
     *(weights.routes, weights.duplicate_routes, many_fingerprints.routes),
     *(neighbors.routes, donors.routes, graph.routes, maps.routes, lineage.routes, tensors.routes),
+    findings.routes,
     *(fingerprint_lineage.routes, anatomies.routes, reports.badge_routes, reports.routes),
     *(similarity.routes, public_settings.routes, public_queries.routes),
     *(maintenance.routes, jobs.routes, clusterings.routes, learngenes.routes, merges.routes),

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from app.anatomy.events import anatomy_changed
 from app.anatomy.pairs import both_ways
@@ -33,7 +33,7 @@ from app.jobs.service import SERVICE, CommitHook, JobService, Progress, Unfinish
 from app.tenancy.auth.records import Tenant
 from app.webhooks.outbox import Outbox
 
-__all__ = ["CHECK_INTERVAL", "JOB_KIND", "AnatomyKeeper"]
+__all__ = ["CHECK_INTERVAL", "JOB_KIND", "AnatomyKeeper", "LinesChanged"]
 
 JOB_KIND: Final = "anatomies"
 """The kind of the jobs that make the due anatomies of a tenant."""
@@ -62,6 +62,12 @@ is the error of a sample, and would have all members of a family compared again 
 _MIN_RETRY_DELAY, _MAX_RETRY_DELAY = timedelta(seconds=5), timedelta(hours=1)
 
 log = logging.getLogger(__name__)
+
+
+class LinesChanged(Protocol):
+    """Learns of models of whose lineage lines may say something else now, in that transaction."""
+
+    def __call__(self, session: Writer, tenant: Tenant, name: str, *, are_bases: bool) -> None: ...
 
 
 class AnatomyKeeper:
@@ -93,6 +99,11 @@ class AnatomyKeeper:
         self._outbox = outbox
         self.delay = _DELAY
         self._waiting = dict[int, float]()
+        self._listeners: list[LinesChanged] = []
+
+    def follow(self, listener: LinesChanged) -> None:
+        """Have a feature that lies above this one learn what lines may say something else of."""
+        self._listeners.append(listener)
 
     # --- changes ------------------------------------------------------------------------------
 
@@ -114,6 +125,8 @@ class AnatomyKeeper:
     def removed(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
         """Have the anatomies of a fingerprint's kin made again, before this change removes it."""
         self._forget(session, tenant, record)
+        for listener in self._listeners:
+            listener(session, tenant, record.name, are_bases=True)
 
     def any_overdue(self, session: Reader) -> bool:
         """Whether an anatomy is due for so long that its job must have been lost."""
@@ -255,6 +268,8 @@ class AnatomyKeeper:
         ids = {other.name: other.id for other in found.records.values() if other.id in same}
         new = _summary(record, found, ids)
         anatomies.put_summary(session, new)
+        for listener in self._listeners:
+            listener(session, tenant, record.name, are_bases=due.is_changed)
         self._part(session, tenant, record, found)
         if found.degraded:
             anatomies.put_off(session, due, _later(due))

@@ -20,14 +20,13 @@ from app.kinship.lines.schemas import LikelyBaseOut, LineEvidenceOut
 from modelkin.core.kinship.line_relations import LineageRelation
 from modelkin.core.kinship.lineage import BaseRelation, Reason
 from modelkin.types.kinship import Donors
-from modelkin.types.lineages import FingerprintLineage, Lineage, LineageFinding
-from modelkin.types.paging import Page
+from modelkin.types.lineages import FingerprintLineage, Lineage
 from modelkin.types.tensors import SpaceTensors
 
 __all__ = [
     "DonorsOut",
     "FingerprintLineageOut",
-    "LineageFindingPage",
+    "LineageFindingOut",
     "LineageOut",
     "SpaceTensorsOut",
     "TensorSummaryOut",
@@ -319,17 +318,6 @@ class LineageFindingOut(ResponseModel):
         "null without fingerprints"
     )
     summary: str = Field(description="why, for people")
-
-
-class LineageFindingPage(ResponseModel):
-    items: list[LineageFindingOut]
-    next_cursor: str | None = Field(
-        description="null once all models were judged; a page before may be empty"
-    )
-
-    @classmethod
-    def of(cls, found: Page[LineageFinding]) -> LineageFindingPage:
-        return cls.model_validate(found)
 
 
 class TensorSummaryOut(ResponseModel):

@@ -108,7 +108,6 @@ if TYPE_CHECKING:
         Kin,
         LikelyBase,
         Lineage,
-        LineageFinding,
         LineageLink,
         LineEvidence,
         LineRelation,
@@ -132,6 +131,7 @@ if TYPE_CHECKING:
         PublicSpaceInfo,
     )
     from modelkin.types.reports import Report, ReportInfo, ReportPolicy
+    from modelkin.types.reports.audits import Acknowledgement, LineageFinding, LineageTotals
     from modelkin.types.revisions import Revision, Revisions
     from modelkin.types.search import BlockAngles, Neighbor, Neighbors, Overlap, SimilarityMatrix
     from modelkin.types.spaces import (
@@ -147,6 +147,7 @@ if TYPE_CHECKING:
     from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
 __all__ = [
+    "Acknowledgement",
     "Anatomy",
     "ApiError",
     "ApiKey",
@@ -208,6 +209,7 @@ __all__ = [
     "LineEvidence",
     "LineRelation",
     "LineageLink",
+    "LineageTotals",
     "MediaTypeError",
     "MissingExtra",
     "MlflowFile",

@@ -41,7 +41,7 @@ ROW_TYPES = {
     *("ContradictedBase", "CopyGroup", "DeclaredLicense", "LicenseFinding", "MeasuredBase"),
     *("ReportedModel", "Saving", "TakenApart", "UndeclaredBase"),
     *("JobProgress", "Kin", "LearngeneTensor", "LineageLink", "MergeParty", "MlflowFile"),
-    *("DuplicateModel", "LineageFinding"),
+    *("Acknowledgement", "DuplicateModel", "LineageFinding"),
     *("CheckpointItem", "Neighbor", "Page", "PublicNeighbor", "PushedCheckpoint", "Revision"),
     *("SignatureSpec", "SimilarityBaseline", "StopList"),
     *("SubspaceSpec", "SupportSizePolicy", "TensorOverlap", "TensorSummary", "Vote"),

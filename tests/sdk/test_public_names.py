@@ -12,8 +12,8 @@ import modelkin
 import modelkin.types
 
 PUBLIC = """
-    Anatomy ApiError ApiKey Assignment AsyncClient AuthenticationError BadRequestError Banding
-    CheckpointItem PushedCheckpoint PushedCheckpoints
+    Acknowledgement Anatomy ApiError ApiKey Assignment AsyncClient AuthenticationError
+    BadRequestError Banding CheckpointItem PushedCheckpoint PushedCheckpoints
     Base Blinding BlockAngles BulkItem Catalogue
     BulkResult BulkSummary Client ClientClosed Cluster Clustering ClusteringInfo ClusteringPolicy
     ClusterQuality ConflictError ConnectionFailed Delivery DeliveryAttempt Donor DonorExplanation
@@ -22,7 +22,7 @@ PUBLIC = """
     HttpsFile HubEvent HubFile Importance
     InvalidInput JobCancelled JobFailed JobInfo JobProgress Kin Layout Learngene LearngeneInfo
     LearngeneMismatch LearngeneTensor LikelyBase LineEvidence LineRelation Lineage LineageFinding
-    LineageLink MediaTypeError Merge Merged
+    LineageLink LineageTotals MediaTypeError Merge Merged
     MergeInfo MergeParty MissingExtra MlflowFile ModelInfo ModelMap ModelkinError
     ModelkinVersionWarning
     Neighbor Neighbors NotFoundError Origin Overlap Parent PermissionDeniedError PreconditionError

@@ -1,22 +1,16 @@
-"""Declared bases beside the measured similarities.
-
-/v1/spaces/{space}/lineage is of one model, /v1/spaces/{space}/lineages an audit of all.
-"""
+"""/v1/spaces/{space}/lineage: the declared base of a model beside the measured similarities."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import Query
 
 from app.infra.errors import ModelNotFound, TooMuch, Unavailable
-from app.infra.http.dependencies import Cursor
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
-from app.kinship.audit import LineageAudit
 from app.kinship.lineage import LineageService
-from app.kinship.schemas import LineageFindingPage, LineageOut, Verdict
-from app.models.catalog.records import ModelFilter
+from app.kinship.schemas import LineageOut
 from app.models.spaces.dependencies import KindName
 from app.models.spaces.service import SpaceService
 from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
@@ -30,9 +24,6 @@ routes = Routes(
     dependencies=AUTHENTICATED,
     responses=REFUSALS,
 )
-
-_MAX_JUDGED: Final = 50
-"""Models of a page: each takes some milliseconds."""
 
 
 @routes.get(
@@ -60,48 +51,3 @@ def lineage(
         return LineageOut.of(
             lineages.lineage(session, space, check_model_name(model), context.deadline)
         )
-
-
-@routes.get(
-    "/lineages",
-    operation_id="list_lineages",
-    summary="Check the declared bases of a space",
-    refuses=(TooMuch, Unavailable),
-    turn="heavy",
-)
-def lineages(
-    context: ReadingContext,
-    spaces: Service[SpaceService],
-    audit: Service[LineageAudit],
-    space_name: KindName,
-    verdict: Annotated[
-        list[Verdict] | None,
-        Query(max_length=10, description="only findings of this verdict; repeat for several"),
-    ] = None,
-    base_model: Annotated[
-        str | None, Query(description="only models that declare this base_model")
-    ] = None,
-    limit: Annotated[
-        int, Query(ge=1, le=_MAX_JUDGED, description="the most models to judge for this page")
-    ] = _MAX_JUDGED,
-    cursor: Cursor = None,
-) -> LineageFindingPage:
-    """The verdict on each model with a declared base, and on others that stand out, by name.
-
-    A model without a declared base is listed, as `undeclared`, if another model stands out near it.
-    A page judges `limit` models, and fewer if that takes long: it may be short or empty before the
-    last one. `next_cursor` goes on, with the same filters.
-    """
-    with context.reading() as session:
-        space = spaces.get(session, context.tenant, space_name, kind="supports")
-        base = None if base_model is None else check_model_name(base_model, field="base_model")
-        found = audit.page(
-            session,
-            space,
-            limit=limit,
-            cursor=cursor,
-            wanted=ModelFilter(base_model=base),
-            verdicts=verdict or (),
-            deadline=context.deadline,
-        )
-    return LineageFindingPage.of(found)

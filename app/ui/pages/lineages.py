@@ -9,9 +9,8 @@ from fastapi.responses import HTMLResponse
 
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
-from app.kinship.audit import LineageAudit
+from app.kinship.findings.service import FindingService
 from app.kinship.schemas import Verdict
-from app.models.catalog.records import ModelFilter
 from app.models.spaces.dependencies import SpaceName
 from app.models.spaces.service import SpaceService
 from app.tenancy.auth.dependencies import ReadingContext
@@ -42,7 +41,7 @@ Show = Literal["suspicious", "all"] | Verdict
 def lineages(
     context: ReadingContext,
     spaces: Service[SpaceService],
-    audit: Service[LineageAudit],
+    findings: Service[FindingService],
     space_name: SpaceName,
     request: Request,
     show: Annotated[Show, Query()] = "suspicious",
@@ -51,18 +50,12 @@ def lineages(
     """The findings among the next models by name; the page says how to go on."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
-        verdicts = _CHOICES[show]
-        page = None
-        if space.kind == "supports":
-            page = audit.page(
-                session,
-                space,
-                limit=_JUDGED,
-                cursor=cursor,
-                wanted=ModelFilter(),
-                verdicts=verdicts,
-                deadline=context.deadline,
-            )
+    verdicts = _CHOICES[show]
+    page = None
+    if space.kind == "supports":
+        findings.catch_up(space, context.deadline)
+        with context.reading() as session:
+            page = findings.page(session, space, limit=_JUDGED, cursor=cursor, verdicts=verdicts)
     return render(
         request,
         "lineages.html",

@@ -15,16 +15,17 @@ from app.infra.deadlines import Deadline
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
 from app.infra.http.turns import heavy_if
-from app.kinship.audit import LineageAudit
 from app.kinship.clustering.labels import LabelCache
 from app.kinship.clustering.records import ClusteringRecord
 from app.kinship.clustering.service import ClusteringService
 from app.kinship.donors.request import DonorRequest
 from app.kinship.donors.service import DonorService
+from app.kinship.findings.records import FindingPage
+from app.kinship.findings.service import FindingService
 from app.kinship.lineage import LineageService
 from app.models.catalog.dependencies import ModelName
 from app.models.catalog.reader import ModelReader
-from app.models.catalog.records import ModelFilter, ModelRecord
+from app.models.catalog.records import ModelRecord
 from app.models.catalog.revisions import RevisionService
 from app.models.spaces.dependencies import SpaceName
 from app.models.spaces.records import SpaceRecord
@@ -36,9 +37,8 @@ from app.tenancy.auth.dependencies import ReadingContext
 from app.ui import programs
 from app.ui.charts import drift_chart
 from app.ui.rendering import PageRoutes, render
-from modelkin.types.lineages import Lineage, LineageFinding
+from modelkin.types.lineages import Lineage
 from modelkin.types.models import DuplicateModel
-from modelkin.types.paging import Page
 
 __all__ = ["routes"]
 
@@ -71,7 +71,7 @@ def model(
     search: Service[SearchService],
     donors: Service[DonorService],
     lineages: Service[LineageService],
-    audit: Service[LineageAudit],
+    findings: Service[FindingService],
     revisions: Service[RevisionService],
     clusterings: Service[ClusteringService],
     labels: Service[LabelCache],
@@ -86,9 +86,11 @@ def model(
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         shown = reader.model(session, space, name)
+    findings.catch_up(space, context.deadline)
+    with context.reading() as session:
         subject = reader.stored_subject(session, space, name)
         lineage = _lineage(lineages, session, space, shown, context.deadline)
-        derivatives = _derivatives(audit, session, space, name, context.deadline)
+        derivatives = _derivatives(findings, session, space, name)
         measured = {} if lineage is None else {kin.model: kin for kin in lineage.kin}
         neighbors = search.neighbors(session, space, subject, k=k, deadline=context.deadline)
         past = revisions.list(session, space, name, limit=_MAX_REVISIONS, cursor=None)
@@ -106,9 +108,9 @@ def model(
             lineage=lineage,
             copies=_copies(weights, session, space, shown),
             fingerprint=fingerprints.find(session, context.tenant, name),
-            derivatives=derivatives.items,
+            derivatives=() if derivatives is None else derivatives.items,
             measured=measured,
-            more_derivatives=derivatives.next_cursor is not None,
+            more_derivatives=derivatives is not None and derivatives.next_cursor is not None,
             revisions=past.page.items,
             drift=drift_chart(past.page.items),
             cluster=_cluster(clusterings, labels, session, space, shown),
@@ -130,15 +132,12 @@ def _lineage(
 
 
 def _derivatives(
-    audit: LineageAudit, session: Reader, space: SpaceRecord, name: str, deadline: Deadline
-) -> Page[LineageFinding]:
+    findings: FindingService, session: Reader, space: SpaceRecord, name: str
+) -> FindingPage | None:
     """The first models that declare this one as their base, each with its verdict."""
     if space.kind != "supports":
-        return Page(())
-    wanted = ModelFilter(base_model=name)
-    return audit.page(
-        session, space, limit=_MAX_DERIVATIVES, cursor=None, wanted=wanted, deadline=deadline
-    )
+        return None
+    return findings.page(session, space, limit=_MAX_DERIVATIVES, cursor=None, base_model=name)
 
 
 @dataclass(frozen=True, slots=True)

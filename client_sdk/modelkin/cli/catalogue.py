@@ -157,6 +157,11 @@ COMMANDS: Final = (
                 "kinship:lineage",
             ),
             Command(
+                "acknowledge",
+                "say that what an audit finds about a model is known",
+                "kinship:acknowledge",
+            ),
+            Command(
                 "revisions",
                 "the contents that a model had, and how far it drifted",
                 "kinship:revisions",

@@ -48,7 +48,6 @@ from modelkin.types.lineages import (
     Kin,
     LikelyBase,
     Lineage,
-    LineageFinding,
     LineageLink,
     LineEvidence,
     LineRelation,
@@ -87,6 +86,7 @@ from modelkin.types.reports import (
     TakenApart,
     UndeclaredBase,
 )
+from modelkin.types.reports.audits import Acknowledgement, LineageFinding, LineageTotals
 from modelkin.types.revisions import Revision, Revisions
 from modelkin.types.search import (
     BlockAngles,
@@ -151,6 +151,7 @@ from modelkin.types.vocabulary import (
 from modelkin.types.webhooks import Delivery, DeliveryAttempt, Subscription
 
 __all__ = [
+    "Acknowledgement",
     "StatedBy",
     "LineVerdict",
     "EdgeReason",
@@ -221,6 +222,7 @@ __all__ = [
     "LineEvidence",
     "LineRelation",
     "LineageLink",
+    "LineageTotals",
     "LineageVerdict",
     "Linkage",
     "MapParameters",

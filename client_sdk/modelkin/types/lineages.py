@@ -30,7 +30,6 @@ __all__ = [
     "LineEvidence",
     "LineRelation",
     "Lineage",
-    "LineageFinding",
     "LineageLink",
 ]
 
@@ -294,48 +293,6 @@ class Lineage(Printed):
             MissingExtra: pandas is not installed.
         """
         return table(self.kin, Kin)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineageFinding:
-    """The verdict on one model in the audit of a space; its lineage has the evidence.
-
-    Attributes:
-        verdict, reason: as in :class:`modelkin.Lineage`. An ``"undeclared"`` model is a finding
-            only if another one stands out near it.
-        declared_base: what the model declares; of several bases the one that decides.
-        declared_bases: the names of all bases that it declares.
-        likely_base: the nearest model that stands out, unless the declared base is confirmed.
-        similarity: S to the declared base; of an undeclared model to the likely one.
-        kappa: S beyond chance of the same two, as in :class:`modelkin.Neighbor`.
-        base_similarity: S to the declared base; None where it is not measured.
-        covered: the share of the parameters over which ``similarity`` is, as in
-            :class:`modelkin.Neighbor`.
-        nearest, nearest_similarity: the nearest model of the space, whatever it is, and S to it.
-        log10_p, no_p, relation, lines_agree: as in :class:`modelkin.Lineage`.
-        share_of_lines: of the model's lines, those of the declared base, else of the likely one;
-            None without fingerprints.
-        summary: why, in a sentence or two.
-    """
-
-    model: str
-    verdict: LineageVerdict
-    reason: LineageReason | None = None
-    declared_base: str | None = None
-    likely_base: str | None = None
-    similarity: float | None = None
-    kappa: float | None = None
-    base_similarity: float | None = None
-    nearest: str | None = None
-    nearest_similarity: float | None = None
-    declared_bases: tuple[str, ...] = ()
-    covered: float | None = None
-    log10_p: float | None = None
-    no_p: str | None = None
-    relation: LineageRelation | None = None
-    lines_agree: bool | None = None
-    share_of_lines: float | None = None
-    summary: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

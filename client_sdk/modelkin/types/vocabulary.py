@@ -111,6 +111,7 @@ if TYPE_CHECKING:
         "merge_deadline",
         "anatomies",
         "report",
+        "findings",
     ]
     JobState: TypeAlias = Literal["queued", "running", "succeeded", "failed", "cancelled"]
     MergeState: TypeAlias = Literal["joining", "sending", "combining", "done", "failed"]

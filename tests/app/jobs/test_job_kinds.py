@@ -11,6 +11,7 @@ from app.hubs import polling
 from app.hubs.backfill import BACKFILL_TICK
 from app.hubs.sync_requests import BACKFILL, INGEST, POLL
 from app.jobs.service import JobService
+from app.kinship.findings import keeping as findings
 from app.merges.phases import DEADLINE
 from app.removed import JOB_KINDS
 from app.webhooks import delivery, outbox
@@ -46,5 +47,6 @@ def test_short_kinds_and_those_that_wait_for_hubs_have_queues_of_their_own(tmp_p
     assert {INGEST, POLL} == kinds["hubs"]
     assert {BACKFILL} == kinds["backfills"]
     checks = {polling.TICK, BACKFILL_TICK, DEADLINE}
-    assert {outbox.JOB_KIND, delivery.JOB_KIND, keeping.JOB_KIND, *checks} == kinds["short"]
+    made = {keeping.JOB_KIND, findings.JOB_KIND}
+    assert {outbox.JOB_KIND, delivery.JOB_KIND, *made, *checks} == kinds["short"]
     assert {"clustering", "rebuild_buckets"} <= kinds["jobs"]

@@ -300,14 +300,14 @@ def audit(space: Space, **params: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_an_audit_has_the_verdict_of_every_lineage(line: Space) -> None:
-    """By name: the declared ones, and those of no declaration that stand out; on pages of any size.
+    """What matters first: the declared ones, and those of no declaration that stand out.
 
-    Each has the verdict, the reason and the likely base of its own lineage.
+    Pages have any size. Each has the verdict, the reason and the likely base of its own lineage.
     """
     declare(line, model="base", copy="model", sibling="other-3", base="absent")
     found = audit(line, limit=1)
     assert found == audit(line) == audit(line, limit=3)
-    assert ["base", "copy", "model", "root", "sibling"] == [each["model"] for each in found]
+    assert ["sibling", "root", "base", "copy", "model"] == [each["model"] for each in found]
     for each in found:
         own = lineage(line, each["model"])
         for field in ("verdict", "reason", "declared_base", "likely_base", "summary"):

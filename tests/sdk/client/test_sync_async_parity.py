@@ -82,6 +82,7 @@ QUESTIONS: dict[str, Callable[[Any, str], Any]] = {
     "lineages of a verdict": lambda client, space: list(
         client.lineages(space, verdict=["undeclared", "mismatch"])
     ),
+    "lineage totals": lambda client, space: client.lineage_totals(space),
     "overlap": lambda client, space: client.overlap(space, "org/m0", "org/m2"),
     "get_subspace": lambda client, space: client.subspaces.get(f"{space}-data", "one"),
     "space of subspaces": lambda client, space: client.spaces.get(f"{space}-data"),

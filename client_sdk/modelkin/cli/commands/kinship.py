@@ -19,11 +19,14 @@ from modelkin.cli.texts import (
 from modelkin.client import Client
 from modelkin.core.fingerprints.chance import power_of_ten
 from modelkin.errors import InvalidParameter
-from modelkin.types.lineages import DeclaredBase, FingerprintLineage, Lineage, LineageFinding
+from modelkin.types.lineages import DeclaredBase, FingerprintLineage, Lineage
 from modelkin.types.models import DuplicateWeights
+from modelkin.types.reports.audits import LineageFinding, LineageTotals
 from modelkin.types.revisions import Revision
 
 __all__ = [
+    "acknowledge",
+    "acknowledge_options",
     "duplicates",
     "duplicates_options",
     "lineage",
@@ -51,6 +54,9 @@ def lineage_options(parser: argparse.ArgumentParser) -> None:
         help="only models with this verdict; repeats",
     )
     parser.add_argument("--base-model", metavar="NAME", help="only models that declare this base")
+    parser.add_argument(
+        "--acknowledged", action="store_true", help="show acknowledged findings, too"
+    )
     parser.add_argument(
         "--fingerprint",
         action="store_true",
@@ -144,16 +150,24 @@ def _audit(arguments: argparse.Namespace, space: str | None) -> Answer:
             "name a model, or a space with --space (or set MODELKIN_SPACE)", field="space"
         )
     with Client(arguments.url, arguments.api_key) as client:
-        listed = client.lineages(space, verdict=arguments.verdict, base_model=arguments.base_model)
+        base = arguments.base_model
+        everything = None if arguments.acknowledged else False
+        listed = client.lineages(
+            space, verdict=arguments.verdict, base_model=base, acknowledged=everything
+        )
         findings = list(listed)
+        totals = client.lineage_totals(space, base_model=base)
     found, more = first_rows(findings, arguments, len(findings))
     columns = (
         *("MODEL", "VERDICT", "DECLARED BASE", "S TO BASE", "KAPPA", "NEAREST", "S TO NEAREST"),
         "LIKELY BASE",
     )
     text = table(columns, map(_finding_row, found)) + more if found else "no findings"
-    fields = {"items": [fields_of(each) for each in found]}
-    return Answer(text, fields, code=_exit_code(arguments, findings))
+    if found and not arguments.verdict:
+        text = f"in all: {_counts(totals)}\n\n{text}"
+    fields = {"items": [fields_of(each) for each in found], "totals": fields_of(totals)}
+    notes = tuple(_left_out(totals, all_shown=arguments.acknowledged))
+    return Answer(text, fields, notes, code=_exit_code(arguments, findings))
 
 
 def _exit_code(arguments: argparse.Namespace, findings: Iterable[_Judged]) -> int:
@@ -164,6 +178,20 @@ def _exit_code(arguments: argparse.Namespace, findings: Iterable[_Judged]) -> in
 def _is_doubtful(found: _Judged) -> bool:
     """Whether a verdict is other than consistent, in a space that can give another one."""
     return found.verdict != "consistent" and found.reason != "differences"
+
+
+def _counts(totals: LineageTotals) -> str:
+    """The findings of a space by verdict, in words."""
+    return ", ".join(f"{n:,} {state_text(name)}" for name, n in totals.found.items() if n)
+
+
+def _left_out(totals: LineageTotals, *, all_shown: bool) -> Iterator[str]:
+    """What an audit does not list, in words."""
+    known = sum(totals.acknowledged.values())
+    if known and not all_shown:
+        yield f"{quantity(known, 'acknowledged finding')} left out; --acknowledged shows them, too"
+    if totals.pending:
+        yield f"{quantity(totals.pending, 'model')} not judged yet; ask again in a while"
 
 
 def _finding_row(found: LineageFinding) -> tuple[str, ...]:
@@ -177,6 +205,30 @@ def _finding_row(found: LineageFinding) -> tuple[str, ...]:
         share_text(found.nearest_similarity),
         text_or_dash(found.likely_base),
     )
+
+
+def acknowledge_options(parser: argparse.ArgumentParser) -> None:
+    """The options of ``acknowledge``."""
+    parser.add_argument("model", metavar="MODEL", help="a model of the space")
+    parser.add_argument("--note", metavar="TEXT", help="why, for others; 500 characters at most")
+    parser.add_argument(
+        "--withdraw", action="store_true", help="have its finding open again instead"
+    )
+    add_service(parser)
+
+
+def acknowledge(arguments: argparse.Namespace) -> Answer:
+    """``modelkin acknowledge``: say that what an audit finds about a model is known."""
+    space, model = arguments.space, arguments.model
+    with Client(arguments.url, arguments.api_key) as client:
+        if arguments.withdraw:
+            client.models.withdraw_acknowledgement(space, model)
+            return Answer(f"the finding about {model} is open again", {"model": model})
+        found = client.models.acknowledge(space, model, note=arguments.note)
+    about = found.declared_base or found.likely_base
+    named = "" if about is None else f" about {about}"
+    text = f"acknowledged: {found.model} is {state_text(found.verdict)}{named}"
+    return Answer(text, fields_of(found))
 
 
 def revisions(arguments: argparse.Namespace) -> Answer:

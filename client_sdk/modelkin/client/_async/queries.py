@@ -15,7 +15,8 @@ from modelkin.client._protocol.calls.requests import Query
 from modelkin.client._protocol.models import list_all
 from modelkin.client._protocol.uploads.tensor_order import LayoutCache, in_order, one_call
 from modelkin.types.kinship import Donors
-from modelkin.types.lineages import FingerprintLineage, Lineage, LineageFinding
+from modelkin.types.lineages import FingerprintLineage, Lineage
+from modelkin.types.reports.audits import LineageFinding, LineageTotals
 from modelkin.types.search import Neighbors, Overlap, SimilarityMatrix
 from modelkin.types.vocabulary import (
     Compare,
@@ -239,20 +240,35 @@ class AsyncQueries:
         *,
         verdict: LineageVerdict | Iterable[LineageVerdict] = (),
         base_model: str | None = None,
+        acknowledged: bool | None = None,
     ) -> AsyncListing[LineageFinding]:
-        """Compares all declared bases of a space with the similarities, page by page as read.
+        """Lists the verdicts on the models of a space, what matters first, page by page as read.
 
             await client.lineages("wards", verdict="mismatch").read()
 
-        A model without a declared base is listed if another one stands out near it.
+        A model without a declared base is listed if another one stands out near it. The service
+        judges models some seconds after a change; see :meth:`lineage_totals` for those that wait.
 
         Args:
             space: the name of the space whose models are checked.
             verdict: only findings of this verdict, or of one of these verdicts.
             base_model: only models that declare this base.
+            acknowledged: only findings that are acknowledged, or are not; by default all.
 
         Raises:
             ApiError: ``space_not_found``, once the first row is read.
         """
-        call = kinship.lineages(space, verdict, base_model)
+        call = kinship.lineages(space, verdict, base_model, acknowledged)
         return AsyncListing(partial(self._connection.rows, call), LineageFinding)
+
+    async def lineage_totals(self, space: str, *, base_model: str | None = None) -> LineageTotals:
+        """Counts the findings of a space by verdict, and the models that are not judged yet.
+
+        Args:
+            space: the name of the space.
+            base_model: only models that declare this base.
+
+        Raises:
+            ApiError: ``space_not_found``.
+        """
+        return await self._connection.run(kinship.lineage_totals(space, base_model))

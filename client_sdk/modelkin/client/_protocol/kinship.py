@@ -9,19 +9,31 @@ import msgspec
 
 from modelkin._validation import check_model_name, quote_model
 from modelkin.client._protocol.calls import requests
-from modelkin.client._protocol.calls.call import Call, content_of
+from modelkin.client._protocol.calls.call import Call, content_of, read_nothing
 from modelkin.client._protocol.calls.decoding import decode, reader
 from modelkin.client._protocol.calls.requests import Query
 from modelkin.client._transport.messages import Request, Response
 from modelkin.errors import InvalidName
 from modelkin.types.kinship import Donors, Graph, GraphEdge, GraphNode
-from modelkin.types.lineages import FingerprintLineage, Lineage, LineageFinding
+from modelkin.types.lineages import FingerprintLineage, Lineage
 from modelkin.types.paging import Page
+from modelkin.types.reports.audits import LineageFinding, LineageTotals
 from modelkin.types.tensors import SpaceTensors
 from modelkin.types.vocabulary import Estimate, ModelKind
 from modelkin.wire import JSON
 
-__all__ = ["donors", "fingerprint_lineage", "graph", "graphml", "lineage", "lineages", "tensors"]
+__all__ = [
+    "acknowledge",
+    "donors",
+    "fingerprint_lineage",
+    "graph",
+    "graphml",
+    "lineage",
+    "lineage_totals",
+    "lineages",
+    "tensors",
+    "withdraw",
+]
 
 _GRAPHML: Final = "application/graphml+xml"
 
@@ -69,8 +81,8 @@ def graphml(
 
 def lineage(space: str, model: str) -> Call[Lineage]:
     """Checks the declared base of a model."""
-    params = [("model", check_model_name(model))]
-    return Call(requests.get(f"{requests.space_path(space)}/lineage", params), reader(Lineage))
+    path = f"{requests.space_path(space)}/lineage"
+    return Call(requests.get(path, _of(model)), reader(Lineage))
 
 
 def fingerprint_lineage(model: str) -> Call[FingerprintLineage]:
@@ -80,15 +92,48 @@ def fingerprint_lineage(model: str) -> Call[FingerprintLineage]:
 
 
 def lineages(
-    space: str, verdicts: Iterable[str], base_model: str | None
+    space: str, verdicts: Iterable[str], base_model: str | None, acknowledged: bool | None
 ) -> Call[Page[LineageFinding]]:
-    """Checks the declared bases of a space, page by page."""
+    """Lists the findings of a space, page by page."""
     wanted = [verdicts] if isinstance(verdicts, str) else verdicts
     params = [("verdict", str(verdict)) for verdict in wanted]
-    if base_model is not None:
-        params.append(("base_model", check_model_name(base_model, field="base_model")))
+    params += [*_base_param(base_model), *_params({"acknowledged": acknowledged})]
     request = requests.get(f"{requests.space_path(space)}/lineages", params)
     return Call(request, reader(Page[LineageFinding]))
+
+
+def lineage_totals(space: str, base_model: str | None) -> Call[LineageTotals]:
+    """Counts the findings of a space."""
+    params = [("limit", "1"), *_base_param(base_model)]
+    request = requests.get(f"{requests.space_path(space)}/lineages", params)
+    return Call(request, lambda response: decode(response, _Totals).totals)
+
+
+def acknowledge(space: str, model: str, note: str | None) -> Call[LineageFinding]:
+    """Acknowledges the finding of a model."""
+    body = requests.json_bytes({} if note is None else {"note": note})
+    request = requests.write("PUT", _acknowledgement(space), body, JSON, _of(model))
+    return Call(request, reader(LineageFinding))
+
+
+def withdraw(space: str, model: str) -> Call[None]:
+    """Has the finding of a model open again."""
+    request = requests.write("DELETE", _acknowledgement(space), params=_of(model))
+    return Call(request, read_nothing)
+
+
+def _acknowledgement(space: str) -> str:
+    return f"{requests.space_path(space)}/lineage/acknowledgement"
+
+
+def _of(model: str) -> list[tuple[str, str]]:
+    return [("model", check_model_name(model))]
+
+
+def _base_param(base_model: str | None) -> list[tuple[str, str]]:
+    if base_model is None:
+        return []
+    return [("base_model", check_model_name(base_model, field="base_model"))]
 
 
 def tensors(space: str) -> Call[SpaceTensors]:
@@ -117,6 +162,12 @@ def _params(options: dict[str, Any]) -> list[tuple[str, str]]:
 def _text(value: Any) -> str:
     """A value in the form of a query; the label ``True`` is spelled as in JSON."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class _Totals(msgspec.Struct):
+    """A page of findings, of which only the totals are read."""
+
+    totals: LineageTotals
 
 
 class _Node(msgspec.Struct):

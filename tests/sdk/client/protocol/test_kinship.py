@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -203,6 +204,31 @@ def test_a_lineage_of_an_older_service_is_read(wire: Any) -> None:
     older = {name: value for name, value in LINEAGE.items() if name != "reason"}
     found = wire.client(httpx.Response(200, json=older)).lineage("digits", "org/a")
     assert (None, None, None) == (found.reason, found.base.kappa, found.note)
+
+
+def test_a_finding_is_acknowledged(wire: Any) -> None:
+    """With a note, for its model; the answer is the finding with that."""
+    noted = {"verdict": "mismatch", "base": "org/b", "note": "known", "made_by": None}
+    noted |= {"made_at": "2026-05-04T03:02:01Z"}
+    finding = {"model": "org/a", "verdict": "mismatch", "summary": "No.", "acknowledgement": noted}
+    client = wire.client(httpx.Response(200, json=finding))
+    found = client.models.acknowledge("digits", "org/a", note="known")
+    assert "/v1/spaces/digits/lineage/acknowledgement?model=org%2Fa" == wire.target
+    assert ("known", "org/b") == (found.acknowledgement.note, found.acknowledgement.base)
+    assert {"note": "known"} == json.loads(wire.requests[-1].content)
+    client = wire.client(httpx.Response(204))
+    client.models.withdraw_acknowledgement("digits", "org/a")
+    assert ["PUT", "DELETE"] == [request.method for request in wire.requests]
+    assert wire.requests[0].url == wire.requests[1].url
+
+
+def test_the_findings_of_a_space_are_counted(wire: Any) -> None:
+    """By verdict, and with those that wait."""
+    totals: dict[str, Any] = {"found": {"mismatch": 2}, "acknowledged": {"mismatch": 1}}
+    totals |= {"pending": 3, "outdated": 0}
+    page: dict[str, Any] = {"items": [], "next_cursor": None, "totals": totals}
+    found = wire.client(httpx.Response(200, json=page)).lineage_totals("digits")
+    assert ({"mismatch": 2}, {"mismatch": 1}, 3) == (found.found, found.acknowledged, found.pending)
 
 
 def test_a_lineage_of_a_fingerprint_is_read(wire: Any) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 from modelkin.client._async.connection import AsyncConnection
 from modelkin.client._async.listing import AsyncListing
 from modelkin.client._async.resource import AsyncResource
-from modelkin.client._protocol import models
+from modelkin.client._protocol import kinship, models
 from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.core.weights import Weights
 from modelkin.types.models import DuplicateWeights, ModelInfo, StatedWeights
 from modelkin.types.paging import UNCHANGED, Unchanged
+from modelkin.types.reports.audits import LineageFinding
 from modelkin.types.vocabulary import BaseRelation, ModelOrder
 
 __all__ = ["AsyncModels"]
@@ -136,6 +137,35 @@ class AsyncModels(AsyncResource):
             ApiError: ``model_not_found``; ``precondition_failed`` for another version.
         """
         await self._connection.run(models.delete(space, model, if_match))
+
+    async def acknowledge(
+        self, space: str, model: str, *, note: str | None = None
+    ) -> LineageFinding:
+        """Acknowledges what an audit finds about a model, so that nobody has to look at it again.
+
+        It holds as long as the verdict and the base that it is about stay the same.
+
+        Args:
+            space: the model's space.
+            model: the model's name.
+            note: why, for others; up to 500 characters.
+
+        Raises:
+            ApiError: ``model_not_found``; ``invalid_parameter`` where it is no finding.
+        """
+        return await self._connection.run(kinship.acknowledge(space, model, note))
+
+    async def withdraw_acknowledgement(self, space: str, model: str) -> None:
+        """Has the finding about a model open again.
+
+        Args:
+            space: the model's space.
+            model: the model's name.
+
+        Raises:
+            ApiError: ``model_not_found``.
+        """
+        await self._connection.run(kinship.withdraw(space, model))
 
     async def put_weights(
         self, space: str, model: str, weights: Weights, *, revision: int | None = None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from modelkin.client._protocol import models
+from modelkin.client._protocol import kinship, models
 from modelkin.client._protocol.uploads.patches import SupportCache
 from modelkin.client._sync.connection import Connection
 from modelkin.client._sync.listing import Listing
@@ -14,6 +14,7 @@ from modelkin.client._sync.resource import Resource
 from modelkin.core.weights import Weights
 from modelkin.types.models import DuplicateWeights, ModelInfo, StatedWeights
 from modelkin.types.paging import UNCHANGED, Unchanged
+from modelkin.types.reports.audits import LineageFinding
 from modelkin.types.vocabulary import BaseRelation, ModelOrder
 
 __all__ = ["Models"]
@@ -137,6 +138,33 @@ class Models(Resource):
             ApiError: ``model_not_found``; ``precondition_failed`` for another version.
         """
         self._connection.run(models.delete(space, model, if_match))
+
+    def acknowledge(self, space: str, model: str, *, note: str | None = None) -> LineageFinding:
+        """Acknowledges what an audit finds about a model, so that nobody has to look at it again.
+
+        It holds as long as the verdict and the base that it is about stay the same.
+
+        Args:
+            space: the model's space.
+            model: the model's name.
+            note: why, for others; up to 500 characters.
+
+        Raises:
+            ApiError: ``model_not_found``; ``invalid_parameter`` where it is no finding.
+        """
+        return self._connection.run(kinship.acknowledge(space, model, note))
+
+    def withdraw_acknowledgement(self, space: str, model: str) -> None:
+        """Has the finding about a model open again.
+
+        Args:
+            space: the model's space.
+            model: the model's name.
+
+        Raises:
+            ApiError: ``model_not_found``.
+        """
+        self._connection.run(kinship.withdraw(space, model))
 
     def put_weights(
         self, space: str, model: str, weights: Weights, *, revision: int | None = None

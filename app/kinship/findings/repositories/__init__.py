@@ -1,0 +1,1 @@
+"""Queries of findings, of what they follow, and of acknowledgements."""
