@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal
 
 from fastapi import Query, Request
 from fastapi.responses import HTMLResponse
 
 from app.infra.http.dependencies import Cursor
 from app.infra.http.services import Service
+from app.kinship.findings.records import RANKS, SUSPICIOUS, Totals
 from app.kinship.findings.service import FindingService
 from app.kinship.schemas import Verdict
 from app.models.spaces.dependencies import SpaceName
@@ -21,17 +22,17 @@ __all__ = ["routes"]
 
 routes = PageRoutes()
 
-_JUDGED: Final = 50
-"""Models on a page; each takes some milliseconds."""
-_VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
+_SHOWN: Final = 100
+"""Findings on a page."""
 _CHOICES: Final[dict[str, tuple[Verdict, ...]]] = {
-    "suspicious": tuple(verdict for verdict in _VERDICTS if verdict != "consistent"),
+    "suspicious": SUSPICIOUS,
     "all": (),
-    **{verdict: (verdict,) for verdict in _VERDICTS},
+    **{verdict: (verdict,) for verdict in RANKS},
+    "acknowledged": (),
 }
 """The choices of a visitor, and the verdicts of each; no verdicts mean all."""
 
-Show = Literal["suspicious", "all"] | Verdict
+Show = Literal["suspicious", "all", "acknowledged"] | Verdict
 
 
 @routes.get(
@@ -47,7 +48,7 @@ def lineages(
     show: Annotated[Show, Query()] = "suspicious",
     cursor: Cursor = None,
 ) -> HTMLResponse:
-    """The findings among the next models by name; the page says how to go on."""
+    """The findings that nobody has acknowledged, what matters first; or those that somebody has."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
     verdicts = _CHOICES[show]
@@ -55,15 +56,30 @@ def lineages(
     if space.kind == "supports":
         findings.catch_up(space, context.deadline)
         with context.reading() as session:
-            page = findings.page(session, space, limit=_JUDGED, cursor=cursor, verdicts=verdicts)
+            page = findings.page(
+                session,
+                space,
+                limit=_SHOWN,
+                cursor=cursor,
+                verdicts=verdicts,
+                acknowledged=show == "acknowledged",
+            )
     return render(
         request,
         "lineages.html",
         space=space,
         page=page,
         show=show,
-        choices=list(_CHOICES),
+        counts={} if page is None else _counts(page.totals),
         cursor=cursor,
-        judged=_JUDGED,
         programs=programs.of_lineages(request, space, verdicts),
     )
+
+
+def _counts(totals: Totals) -> dict[str, int]:
+    """How many findings each choice shows."""
+    left = {each: totals.found[each] - totals.acknowledged[each] for each in RANKS}
+    counts = {
+        name: sum(left[each] for each in (verdicts or RANKS)) for name, verdicts in _CHOICES.items()
+    }
+    return counts | {"acknowledged": sum(totals.acknowledged.values())}

@@ -58,9 +58,25 @@ def test_one_verdict(http: httpx.Client, audited: Space, show: str, name: str) -
 def test_all_findings_are_those_of_the_api(http: httpx.Client, audited: Space) -> None:
     """The models of the API's findings, and a verdict that is not one is a problem page."""
     findings = ok(http.get(f"/v1/spaces/{audited.name}/lineages"))["items"]
-    assert {each["model"] for each in findings} == rows(http, audited, "all").keys()
+    assert [each["model"] for each in findings] == [*rows(http, audited, "all")]
     wrong = http.get(f"/spaces/{audited.name}/lineages", params={"show": "guilty"})
     assert 422 == wrong.status_code
+
+
+def test_acknowledged_findings_have_a_list_of_their_own(http: httpx.Client, audited: Space) -> None:
+    """They are left out elsewhere, and each choice has its count."""
+    path, of = audited.path("lineage/acknowledgement"), {"model": "false"}
+    ok(http.put(path, params=of, json={"note": "<script>known</script>"}))
+    try:
+        assert "false" not in rows(http, audited)
+        shown = rows(http, audited, "acknowledged")
+        page = http.get(f"/spaces/{audited.name}/lineages").text
+    finally:
+        assert 204 == http.delete(path, params=of).status_code
+    assert ["false"] == [*shown]
+    assert "&lt;script&gt;known" in shown["false"]
+    assert 'acknowledged <span class="quiet">1</span>' in page
+    assert 'mismatch <span class="quiet">0</span>' in page
 
 
 def test_a_space_without_models(http: httpx.Client, space: Space) -> None:
