@@ -138,6 +138,7 @@ class BucketMerge:
 
         Raises:
             ConnectionFailed: there is no such merge, or the store does not answer.
+            MergeFailed: it was created with another secret.
         """
         return self._record().shown()
 
@@ -177,8 +178,9 @@ class BucketMerge:
             on_progress: a function that is called with the merge whenever it has changed.
 
         Raises:
-            MergeFailed: the merge ended without a result, or its leader has; says why.
-            ConnectionFailed: there is no such merge, or the store has not answered for long.
+            MergeFailed: the merge ended without a result, or its leader has, or it was created
+                with another secret; says why.
+            ConnectionFailed: there has been no such merge, or the store has not answered, for long.
             InvalidParameter: this is no party of the merge, its values are not of the merge's
                 parameters, not finite, or have changed meanwhile; or the merge shows more than this
                 party accepts.

@@ -57,15 +57,15 @@ class Record:
         """What the merge was created with.
 
         Raises:
-            ConnectionFailed: there is no such merge, or the store does not answer.
-            MergeFailed: of a version that this one does not know.
+            ConnectionFailed: there is no such merge yet, or the store does not answer.
+            MergeFailed: written with another secret, or of a version that this one does not know.
         """
-        terms = self.statements.read("terms")
+        terms = self.statements.read("terms", warn=False)
         if terms is None:
-            lies = "other terms lie" if "terms" in self.statements.foreign else "there is nothing"
+            self.statements.require_own("terms")  # no waiting makes another secret fit
             raise ConnectionFailed(
-                f"there is no merge {self._merge!r} of this group in {self._where}: {lies} at "
-                f"{self.statements.path('terms')}"
+                f"there is no merge {self._merge!r} of this group in {self._where}: there is "
+                f"nothing at {self.statements.path('terms')}"
             )
         if terms.get("format") != FORMAT:
             raise MergeFailed(f"merge {self._merge!r} is of another version: upgrade modelkin")

@@ -54,8 +54,12 @@ class Statements:
         """How many are known."""
         return len(self._known)
 
-    def read(self, name: str) -> dict[str, Any] | None:
+    def read(self, name: str, *, warn: bool = True) -> dict[str, Any] | None:
         """What was stated; None if nothing was, or not by a party of the group.
+
+        Args:
+            name: the statement's.
+            warn: whether to log what nobody of the group wrote; False where an error says so.
 
         Raises:
             ConnectionFailed: the store does not answer.
@@ -67,7 +71,7 @@ class Statements:
             return None
         tag, _, text = data.partition(b"\n")
         if not hmac.compare_digest(tag, self._tag(name, text)):
-            if name not in self.foreign:
+            if warn and name not in self.foreign:
                 log.warning("%s: nobody with the group's secret wrote it", self.path(name))
             self.foreign.add(name)
             return None
@@ -82,18 +86,26 @@ class Statements:
             ConnectionFailed: the store does not answer, or does not show it yet.
             MergeFailed: what somebody else put there is in the way.
         """
-        if self.read(name) is None and name not in self.foreign:
+        if self.read(name, warn=False) is None and name not in self.foreign:
             text = json.dumps(fields, sort_keys=True).encode()
             self._store.put(self.path(name), self._tag(name, text) + b"\n" + text)
-        stands = self.read(name)
+        stands = self.read(name, warn=False)
         if stands is not None:
             return stands
+        self.require_own(name)
+        raise ConnectionFailed(f"{self.path(name)} was written, and does not show yet")
+
+    def require_own(self, name: str) -> None:
+        """Require that what was last read under a name is not of somebody else.
+
+        Raises:
+            MergeFailed: it is.
+        """
         if name in self.foreign:
             raise MergeFailed(
-                f"{self.path(name)} was put there by somebody who may write to the bucket, without "
-                f"the group's secret"
+                f"{self.path(name)} was put there without the group's secret, by somebody who may "
+                f"write to the bucket; or your secret is another"
             )
-        raise ConnectionFailed(f"{self.path(name)} was written, and does not show yet")
 
     def path(self, name: str) -> str:
         """The key of the object."""

@@ -26,23 +26,27 @@ class Polling:
         self._revision = 0
         self._pause = _FIRST_PAUSE_S
         self._answered = time.monotonic()
+        self._said: str | None = None
 
     def after(self, merge: Merge) -> float:
         """Seconds until the next request."""
-        self._answered = time.monotonic()
+        self._answered, self._said = time.monotonic(), None
         if merge.revision != self._revision:
             self._revision, self._pause = merge.revision, _FIRST_PAUSE_S
         return self._next_pause()
 
     def after_failure(self, error: ModelkinError) -> float:
-        """Seconds until the next request to a carrier that does not answer now.
+        """Seconds until the next request to a carrier that does not answer now; says why once.
 
         Raises:
             ModelkinError: the given error, once it has not answered for five minutes.
         """
-        if time.monotonic() - self._answered > _MAX_OUTAGE_S:
+        left = _MAX_OUTAGE_S - (time.monotonic() - self._answered)
+        if left < 0:
             raise error
-        log.warning("no answer now, this party waits: %s", error)
+        if str(error) != self._said:
+            self._said = str(error)
+            log.warning("no answer now, this party waits %.0f s more at most: %s", left, error)
         return self._next_pause()
 
     def _next_pause(self) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from modelkin.errors import InvalidCell, InvalidParameter, MergeFailed, ModelkinError
+from modelkin.errors import InvalidCell, InvalidParameter, MergeFailed
 from modelkin.sharing import BucketMerge
 from modelkin.wire.cell import read_cell_header
 from tests.support.federations.meeting import NAMES, SECRET, Meeting
@@ -195,9 +195,9 @@ def test_objects_of_an_earlier_merge_count_for_nothing(
 
 
 def test_who_lacks_the_secret_finds_no_merge(meeting: Meeting) -> None:
-    """And is told that what lies there is of another group."""
+    """And is told at once that what lies there is of another group."""
     other = BucketMerge(meeting.bucket.seen_by("x"), "july", group_secret=b"x" + SECRET)
-    with pytest.raises(ModelkinError, match="other terms lie at july/terms"):
+    with pytest.raises(MergeFailed, match=r"july/terms was put there .* your secret is another"):
         other.show()
     with pytest.raises(MergeFailed, match="without the group's secret"):
         other.create(1000, NAMES, leader="org/a")
