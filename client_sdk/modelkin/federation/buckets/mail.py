@@ -28,11 +28,10 @@ class BucketMail:
         store: keeps the sealed cells and results.
         record: the merge.
         party: the party's name.
-        layout: the digest of the tensors that its values are of; None if it is not known.
     """
 
-    def __init__(self, store: Store, record: Record, party: str, layout: str | None) -> None:
-        self._store, self._record, self._party, self._layout = store, record, party, layout
+    def __init__(self, store: Store, record: Record, party: str) -> None:
+        self._store, self._record, self._party = store, record, party
         self._missed: dict[str, float] = {}
 
     def get(self) -> Callable[[], Merge]:
@@ -72,13 +71,10 @@ class BucketMail:
         return partial(self._get_result, shard, piece)
 
     def _join(self, said: dict[str, Any]) -> None:
-        record, wanted = self._record, self._record.terms["layout"]
+        record = self._record
         record.follow()
         name = record.name_of("joined", self._party, in_attempt=False)
         said = {"neutral": False, "examples": None, "peak": None, **said}
-        if None not in (self._layout, wanted) and self._layout != wanted:
-            message = "the values are of other tensors than the merge, or in another order"
-            raise InvalidParameter(message, field="layout")
         if (why := why_not(record.terms, self._party, said)) is not None:
             raise InvalidParameter(f"{self._party!r} cannot join: {why}", field="model")
         if record.decisions:

@@ -116,10 +116,12 @@ class BucketMerge:
             "plan": plan.to_json(),
         }
         _check(terms)
-        return self._write(terms)
+        return self._write(terms, None if isinstance(layout, int) else layout)
 
-    def _write(self, terms: Mapping[str, Any]) -> Merge:
+    def _write(self, terms: Mapping[str, Any], layout: Layout | None) -> Merge:
         """Write down terms, unless the same stand there.
+
+        The tensors go with them so that a refusal can name one; their digest is what counts.
 
         Raises:
             InvalidParameter: others do.
@@ -127,6 +129,8 @@ class BucketMerge:
         """
         made = {"id": secrets.token_hex(8), "created": datetime.now(UTC).isoformat(), **terms}
         record = self._record()
+        if layout is not None:
+            made["tensors"] = record.statements.sealed(layout.to_json())
         stands = record.statements.state("terms", made)
         if terms != {name: stands.get(name) for name in terms}:
             message = f"another merge of this group is called {self._name!r}: choose another name"
@@ -193,7 +197,7 @@ class BucketMerge:
             model,
             None if values is None else source_of(values),
             output,
-            layout=None if layout is None else layout.digest,
+            layout=layout,
             state=None if state is None else Path(state),
             examples=examples,
             may_aggregate=may_aggregate,

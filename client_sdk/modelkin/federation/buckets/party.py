@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any, Final, TypeVar
 
-from modelkin.errors import MergeFailed
+from modelkin.core.layout import Layout
+from modelkin.errors import MergeFailed, ModelkinError
 from modelkin.federation.buckets.leader import Leader
 from modelkin.federation.buckets.mail import BucketMail
 from modelkin.federation.buckets.record import Record
@@ -33,7 +34,7 @@ class BucketParty:
         model: the party's name.
         source: gives the values in stretches; None for a neutral party.
         sink: takes the average in stretches; None for memory.
-        layout: the digest of the values' tensors, if they are known.
+        layout: the values' tensors, if they are known.
         given: as :class:`MergeParty` takes it.
     """
 
@@ -45,10 +46,11 @@ class BucketParty:
         model: str,
         source: ValueSource | None,
         sink: ValueSink | None,
-        layout: str | None = None,
+        layout: Layout | None = None,
         **given: Any,
     ) -> None:
-        mail, sink = BucketMail(store, record, model, layout), sink or _Memory(record)
+        mail, sink = BucketMail(store, record, model), sink or _Memory(record)
+        self._layout = layout
         self._party = MergeParty(mail, str(store), merge, model, source, sink, **given)
         self._record, self._model, self._leader = record, model, Leader(record)
         self._joined, self._seen, self._changed = False, 0, time.monotonic()
@@ -58,8 +60,11 @@ class BucketParty:
 
         Raises:
             ConnectionFailed: the store does not answer, or there is no such merge.
+            InvalidParameter: the values are of other tensors than the merge.
             MergeFailed: the leader has decided nothing for long.
         """
+        if not self._joined and self._layout is not None:
+            self._record.check_layout(self._layout)
         shown: Merge = _run(self._party.look() if self._joined else self._party.join())
         self._joined = True
         if shown.revision != self._seen:
@@ -102,11 +107,16 @@ class _Memory(ArraySink):
 
 
 def _run(flow: Flow[T]) -> T:
-    """Answer the questions of a flow to its end, and return its result."""
+    """Answer the questions of a flow to its end, and return its result; it learns of failures."""
     try:
         ask = next(flow)
         while True:
-            ask = flow.send(ask())
+            try:
+                answer = ask()
+            except ModelkinError as error:
+                ask = flow.throw(error)
+            else:
+                ask = flow.send(answer)
     except StopIteration as finished:
         result: T = finished.value
         return result

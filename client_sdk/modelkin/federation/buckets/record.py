@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
+from modelkin.core.layout import Layout, TensorSpec
 from modelkin.errors import ConnectionFailed, InvalidParameter, MergeFailed
 from modelkin.federation.buckets.statements import Statements
 from modelkin.federation.shards.roster import Roster
@@ -70,6 +72,25 @@ class Record:
         if terms.get("format") != FORMAT:
             raise MergeFailed(f"merge {self._merge!r} is of another version: upgrade modelkin")
         return terms
+
+    def check_layout(self, layout: Layout) -> None:
+        """Check that values are of the merge's tensors, in their order, as far as it names them.
+
+        Raises:
+            ConnectionFailed: there is no such merge, or the store does not answer.
+            InvalidParameter: they are not; names the first that differs.
+            MergeFailed: the terms cannot be read.
+        """
+        if self.terms["layout"] in {None, layout.digest}:
+            return
+        message = "the values are of other tensors than the merge, or in another order"
+        with self._well_formed():
+            wanted = self.statements.opened(self.terms["tensors"])
+            theirs = Layout.from_json(wanted).tensors
+        pairs = zip_longest(layout.tensors, theirs)
+        here, there = next((pair for pair in pairs if pair[0] != pair[1]), (None, None))
+        where = f"where the merge has {_printed(there)}, they have {_printed(here)}"
+        raise InvalidParameter(f"{message}: {where}", field="layout")
 
     @property
     def parties(self) -> tuple[str, ...]:
@@ -207,3 +228,7 @@ class Record:
 
     def _log_name(self) -> str:
         return f"{self.terms['id']}/log/{self.decisions}"
+
+
+def _printed(tensor: TensorSpec | None) -> str:
+    return "none" if tensor is None else f"{tensor.name!r} {list(tensor.shape)}"

@@ -6,17 +6,20 @@ import hashlib
 import hmac
 import json
 import logging
+import os
+import zlib
 from typing import Any, Final
 
 from modelkin.errors import ConnectionFailed, InvalidParameter, MergeFailed
 from modelkin.federation.buckets.stores import Store
-from modelkin.federation.sharing.sealing import check_group_secret
+from modelkin.federation.sharing.sealing import check_group_secret, primitives
 
 __all__ = ["Statements", "statement_key"]
 
 log = logging.getLogger("modelkin.sharing")
 
 _MAX_BYTES: Final = 16 << 20
+_NONCE_BYTES: Final = 12
 
 
 def statement_key(secret: bytes | None, merge: str) -> bytes:
@@ -106,6 +109,26 @@ class Statements:
                 f"{self.path(name)} was put there without the group's secret, by somebody who may "
                 f"write to the bucket; or your secret is another"
             )
+
+    def sealed(self, content: Any) -> str:
+        """What goes into a statement, and only the group can read, such as names of tensors."""
+        nonce = os.urandom(_NONCE_BYTES)
+        text = zlib.compress(json.dumps(content).encode())
+        sealed: bytes = nonce + self._cipher().encrypt(nonce, text, self._merge.encode())
+        return sealed.hex()
+
+    def opened(self, sealed: str) -> Any:
+        """The content of :meth:`sealed`, of a statement whose proof was checked."""
+        data = bytes.fromhex(sealed)
+        nonce, text = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
+        opened: bytes = self._cipher().decrypt(nonce, text, self._merge.encode())
+        return json.loads(zlib.decompress(opened))
+
+    def _cipher(self) -> Any:
+        primitives()
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(hmac.digest(self._key, b"sealed in statements", "sha256"))
 
     def path(self, name: str) -> str:
         """The key of the object."""

@@ -120,7 +120,12 @@ class MergeParty:
         self._state.created = created
         self._state.save()
         own_key, token = public_key(self._state.key), self._state.token
-        yield self._mail.join(self._model, own_key, token, fields)
+        try:
+            yield self._mail.join(self._model, own_key, token, fields)
+        except (InvalidParameter, MergeFailed):
+            if not self._state.restored:
+                self._state.forget()  # refused, so corrected values may begin anew
+            raise
         self._state.joined = True
         self._state.save()
         shown = yield self._mail.get()

@@ -39,6 +39,7 @@ class PartyState:
         plan: M, A and all else that the parties agree on; None before joining.
         roster: the digest of the roster, in hexadecimal; None before it is fixed.
         concealed_for: the members that the values are concealed for; None before concealing.
+        restored: whether an earlier process began.
         released: the attempt whose results the party has sent; None before sending.
 
     Raises:
@@ -54,7 +55,8 @@ class PartyState:
         self.created = ""
         self.plan: Plan | None = None
         self.begin_again()
-        if path is not None and path.exists():
+        self.restored = path is not None and path.exists()
+        if path is not None and self.restored:
             self._restore(path)
 
     def begin_again(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -233,11 +234,55 @@ def test_values_of_another_layout_are_refused(monkeypatch: pytest.MonkeyPatch) -
     layout = Layout.of([("a", (400,)), ("b", (600,))])
     meeting = Meeting(monkeypatch, size=layout)
     meeting.join("org/b", values=np.zeros(999, np.float32))
-    meeting.join("org/c", layout=Layout.of([("b", (600,)), ("a", (400,))]).digest)
+    meeting.join("org/c", layout=Layout.of([("b", (600,)), ("a", (400,))]))
+    meeting.join("org/d", layout=Layout.of([("a", (400,)), ("b", (599,))]))
+    meeting.join("org/a", layout=Layout.of([("a", (400,))]))
     meeting.run()
     assert "the values are of 999 parameters" in str(meeting.failures["org/b"])
-    assert "in another order" in str(meeting.failures["org/c"])
+    assert "merge has 'a' [400], they have 'b' [600]" in str(meeting.failures["org/c"])
+    assert "merge has 'b' [600], they have 'b' [599]" in str(meeting.failures["org/d"])
+    assert "merge has 'b' [600], they have none" in str(meeting.failures["org/a"])
     assert [] == meeting.bucket.keys("joined")
+
+
+def test_the_bucket_cannot_read_names_of_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They say of what kind a model is; the group alone opens them."""
+    meeting = Meeting(monkeypatch, size=Layout.of([("secret.architecture", (1000,))]))
+    assert not any(b"architecture" in data for data in meeting.bucket.objects.values())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"layout": Layout.of([("a", (999,))])}, "other tensors"),
+        ({"values": np.full(1000, np.nan, np.float32)}, "a value is not finite"),
+        ({"examples": 0}, "its examples are 0"),
+        ({"min_members": 4}, "min_members=3"),
+    ],
+)
+def test_a_refusal_leaves_no_state(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: dict[str, Any], why: str
+) -> None:
+    """So the corrected values join with the same file, and the next error is named as it is."""
+    meeting = Meeting(monkeypatch, size=Layout.of([("a", (1000,))]))
+    meeting.join("org/b", state=tmp_path / "b", **{"values": np.ones(1000, np.float32), **wrong})
+    meeting.turn()
+    assert why in str(meeting.failures.pop("org/b"))
+    assert [] == [*tmp_path.iterdir()]
+    meeting.join("org/b", state=tmp_path / "b")
+    meeting.join("org/a", "org/c", "org/d")
+    meeting.run()
+    meeting.require_average(*NAMES)
+
+
+def test_a_party_that_comes_too_late_leaves_no_state(meeting: Meeting, tmp_path: Path) -> None:
+    """A later merge of the name begins with whatever values it has then."""
+    meeting.join(*NAMES[:3])
+    meeting.wait()
+    meeting.join("org/d", state=tmp_path / "d")
+    meeting.turn()
+    assert "past joining" in str(meeting.failures["org/d"])
+    assert [] == [*tmp_path.iterdir()]
 
 
 def test_terms_are_the_members_own(monkeypatch: pytest.MonkeyPatch) -> None:
