@@ -36,12 +36,13 @@ class Bucket:
         objects: by their keys.
         hides: whether a party is not shown an object, by both their names.
         away: whether it does not answer.
+        mute: whether it stores objects, and does not say so.
     """
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.hides: Callable[[str, str], bool] = lambda _party, _key: False
-        self.away = False
+        self.away = self.mute = False
 
     def seen_by(self, name: str) -> _Seen:
         """The bucket as a party sees it."""
@@ -67,6 +68,8 @@ class _Seen:
     def put(self, key: str, data: bytes) -> None:
         self._require()
         self._bucket.objects.setdefault(key, data)
+        if self._bucket.mute:
+            raise ConnectionFailed("the bucket's answer is lost")
 
     def _require(self) -> None:
         if self._bucket.away:

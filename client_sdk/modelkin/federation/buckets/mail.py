@@ -77,9 +77,11 @@ class BucketMail:
         said = {"neutral": False, "examples": None, "peak": None, **said}
         if (why := why_not(record.terms, self._party, said)) is not None:
             raise InvalidParameter(f"{self._party!r} cannot join: {why}", field="model")
-        if record.decisions:
-            left_out = record.now["left_out"].get(self._party, "another process has joined")
-            why = record.now["failure"] or left_out
+        left_out, stands = record.now["left_out"].get(self._party), record.statements.read(name)
+        # This party's own statement may stand, though the answer to it was lost.
+        own = stands is not None and stands["public_key"] == said["public_key"]
+        if record.decisions and (left_out is not None or not own):
+            why = record.now["failure"] or left_out or "another process has joined"
             raise MergeFailed(f"the merge is past joining, without this process: {why}")
         if record.statements.state(name, said)["public_key"] != said["public_key"]:
             raise MergeFailed(

@@ -93,6 +93,20 @@ def test_a_bucket_that_is_away_now_and_then(meeting: Meeting) -> None:
     meeting.require_average(*NAMES)
 
 
+def test_an_answer_that_is_lost_while_a_party_joins(meeting: Meeting) -> None:
+    """Its statement stands: it is a member, even if joining has ended before it asks again."""
+    meeting.join("org/b")
+    meeting.bucket.mute = True
+    meeting.turn()
+    meeting.bucket.mute = False
+    waiting = meeting.running.pop("org/b")
+    meeting.join(*OTHERS)
+    meeting.run(until="sending")
+    meeting.running["org/b"] = waiting
+    meeting.run()
+    meeting.require_average(*NAMES)
+
+
 @pytest.mark.parametrize("what", ["garbage", "of another group", "of another party"])
 def test_a_statement_of_somebody_else_is_none(meeting: Meeting, what: str) -> None:
     """Who lacks the secret can only keep a member out, and the member learns why."""
