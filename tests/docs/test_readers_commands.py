@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import time
 import tomllib
@@ -30,6 +31,27 @@ def commands(page: str, section: str = "") -> list[list[str]]:
     text = (ROOT / page).read_text().partition(section)[2] if section else (ROOT / page).read_text()
     lines = (line for kind, each in blocks(text) if kind == "sh" for line in each.splitlines())
     return [shlex.split(line, comments=True) for line in lines]
+
+
+def sessions(page: str, section: str) -> tuple[list[list[str]], list[str]]:
+    """The commands of the consoles on a page, from a heading on, and what each prints."""
+    text = (ROOT / page).read_text().partition(section)[2]
+    consoles = "".join(each for kind, each in blocks(text) if kind == "console")
+    parts = [each.partition("\n") for each in re.split(r"^\$ ", consoles, flags=re.MULTILINE)[1:]]
+    words = [shlex.split(command) for command, _, _ in parts]
+    return words, [without_digests(shown) for _, _, shown in parts]
+
+
+def without_digests(text: str) -> str:
+    """What a command prints, without what is new every time."""
+    return re.sub("[0-9a-f]{64}", "DIGEST", text)
+
+
+def printed(words: list[str], folder: Path) -> str:
+    """What a command prints that succeeds."""
+    done = forkserver.run(*words, folder=folder, env=environment())
+    assert 0 == done.returncode, done.stderr
+    return without_digests(done.stdout)
 
 
 @pytest.fixture
@@ -111,24 +133,26 @@ def test_a_merge(server: Server, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_merge_in_a_bucket(tmp_path: Path) -> None:
-    """The page's bucket, but a folder is in its place: its members run its commands."""
-    secret, named, *lines = commands("docs/sharing.md", "### In a bucket")
+    """The page's bucket, but a folder is in its place: its members run its commands, and see it."""
+    secret, named = commands("docs/sharing.md", "### In a bucket")
+    lines, outputs = sessions("docs/sharing.md", "### In a bucket")
     assert "openssl rand -hex 32 > secret" == " ".join(secret)
     (tmp_path / "secret").write_text(64 * "5")
     (tmp_path / "drive").mkdir()
     where = named[0].removeprefix("where=").replace("s3://bucket/merges", "drive").split()
-    create, member = [[*words[:3], *where, *words[4:]] for words in lines]
-    assert ["$where", "$where"] == [words[3] for words in lines]
+    create, member, show = [[*words[:3], *where, *words[4:]] for words in lines]
+    assert 3 * ["$where"] == [words[3] for words in lines]
     names = [name for flag, name in pairwise(create) if flag == "--member"]
     for seed, name in enumerate(names):
         save_file({"w": weights(seed)}, tmp_path / f"{name[-1]}.safetensors")
     environ = environment()
-    assert 0 == forkserver.run(*create, folder=tmp_path, env=environ).returncode
+    assert outputs[0] == printed(create, tmp_path)
     parties = []
     for name in names:
         own = {"org/a": name, "a.safetensors": f"{name[-1]}.safetensors"}
         words = [own.get(word, word) for word in member]
-        words[-1] = f"merged-{name[-1]}.safetensors"
+        if name != "org/a":
+            words[-1] = f"merged-{name[-1]}.safetensors"
         out, error = tmp_path / f".out-{name[-1]}", tmp_path / f".error-{name[-1]}"
         parties.append(
             ModuleProcess(*words, folder=tmp_path, env=environ, stdout=out, stderr=error)
@@ -136,9 +160,11 @@ def test_a_merge_in_a_bucket(tmp_path: Path) -> None:
         parties[-1].start()
     for party in parties:
         end_well(party)
+    assert outputs[1] == without_digests((tmp_path / ".out-a").read_text())
+    assert outputs[2] == printed(show, tmp_path)
     average = torch.stack([weights(seed).double() for seed in range(len(names))]).mean(0)
-    for name in names:
-        merged = load_file(tmp_path / f"merged-{name[-1]}.safetensors")["w"]
+    for written in sorted(tmp_path.glob("merged*.safetensors")):
+        merged = load_file(written)["w"]
         torch.testing.assert_close(merged.double(), average, rtol=0, atol=1e-6)
 
 
