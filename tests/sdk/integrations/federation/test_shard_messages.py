@@ -23,7 +23,7 @@ from modelkin.integrations.federation.shards.messages import (
     party_of,
     round_values,
 )
-from tests.sdk.integrations.flower.sharded_federation import (
+from tests.sdk.integrations.flower.shards.sharded_federation import (
     NUM_VALUES,
     SHAPES,
     exact,

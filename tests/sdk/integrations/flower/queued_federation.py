@@ -17,7 +17,7 @@ from flwr.app import Message
 from modelkin.federation.buffer import staleness_weight
 from modelkin.integrations.flower import RoundReport, ShardMod
 from tests.sdk.integrations.flower.delayed_federation import DelayedGrid
-from tests.sdk.integrations.flower.sharded_federation import (
+from tests.sdk.integrations.flower.shards.sharded_federation import (
     SHAPES,
     app,
     examples,

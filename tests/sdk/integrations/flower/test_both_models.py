@@ -37,7 +37,7 @@ from tests.sdk.integrations.flower.learngenes.partial_federation import (
     step,
     values,
 )
-from tests.sdk.integrations.flower.sharded_federation import sharded
+from tests.sdk.integrations.flower.shards.sharded_federation import sharded
 
 COMMON, MIX = "modelkin-common", "modelkin-mix"
 Model = dict[str, Any]

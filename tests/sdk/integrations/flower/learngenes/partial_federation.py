@@ -14,7 +14,7 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from modelkin import Subspace, fit_subspace
 from modelkin.integrations.flower import DataMod, LearngeneMod, ShardMod
-from tests.sdk.integrations.flower.sharded_federation import RecordingGrid, averaging
+from tests.sdk.integrations.flower.shards.sharded_federation import RecordingGrid, averaging
 
 Floats = npt.NDArray[np.float32]
 Train = Callable[[int, dict[str, Any]], dict[str, Any]]

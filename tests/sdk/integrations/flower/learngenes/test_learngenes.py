@@ -31,7 +31,7 @@ from tests.sdk.integrations.flower.learngenes.partial_federation import (
     trainings,
     values,
 )
-from tests.sdk.integrations.flower.sharded_federation import sharded
+from tests.sdk.integrations.flower.shards.sharded_federation import sharded
 
 
 @pytest.fixture(autouse=True)

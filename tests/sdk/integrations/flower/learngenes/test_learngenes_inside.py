@@ -39,7 +39,7 @@ from tests.sdk.integrations.flower.learngenes.partial_federation import (
     trainings,
     values,
 )
-from tests.sdk.integrations.flower.sharded_federation import sharded
+from tests.sdk.integrations.flower.shards.sharded_federation import sharded
 
 ODD, EVEN = (1, 3, 5, 7), (2, 4, 6, 8)
 

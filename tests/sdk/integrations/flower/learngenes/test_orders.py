@@ -31,7 +31,7 @@ from tests.sdk.integrations.flower.learngenes.partial_federation import (
     learngene_mod,
     run,
 )
-from tests.sdk.integrations.flower.sharded_federation import sharded
+from tests.sdk.integrations.flower.shards.sharded_federation import sharded
 
 ODD, EVEN = (1, 3, 5, 7), (2, 4, 6, 8)
 TRUNK, HEAD = ("0.weight", "0.bias"), ("2.weight", "2.bias")

@@ -18,7 +18,7 @@ from modelkin.integrations.flower import (
     SupportMod,
 )
 from tests.sdk.integrations.flower.federation import LocalGrid, app, mlp
-from tests.sdk.integrations.flower.sharded_federation import averaging, sharded, step_of
+from tests.sdk.integrations.flower.shards.sharded_federation import averaging, sharded, step_of
 
 NODES = range(1, 9)
 

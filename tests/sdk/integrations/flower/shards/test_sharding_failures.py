@@ -15,7 +15,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.flower import RoundReport, ShardMod
 from tests.sdk.integrations.flower.federation import LocalGrid
-from tests.sdk.integrations.flower.sharded_federation import (
+from tests.sdk.integrations.flower.shards.sharded_federation import (
     RecordingGrid,
     app,
     averaging,

@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYog
 from modelkin.integrations.flower import RoundReport, ShardedStrategy, ShardMod
 from modelkin.integrations.flower._arrays import difference, values_of
 from tests.sdk.integrations.flower.federation import LocalGrid
-from tests.sdk.integrations.flower.sharded_federation import (
+from tests.sdk.integrations.flower.shards.sharded_federation import (
     RecordingGrid,
     app,
     averaging,

@@ -16,7 +16,7 @@ from tests.sdk.integrations.flower.delayed_federation import DelayedGrid
 from tests.sdk.integrations.flower.federation import LocalGrid, mlp
 from tests.sdk.integrations.flower.federation import app as app_of_kinds
 from tests.sdk.integrations.flower.queued_federation import SLOW, QueuedGrid, expected
-from tests.sdk.integrations.flower.sharded_federation import (
+from tests.sdk.integrations.flower.shards.sharded_federation import (
     app,
     averaging,
     exact,

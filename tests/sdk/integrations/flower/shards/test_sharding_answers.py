@@ -13,7 +13,7 @@ import pytest
 from flwr.app import Array, ConfigRecord, Message
 
 from modelkin.integrations.flower import RoundReport
-from tests.sdk.integrations.flower.sharded_federation import (
+from tests.sdk.integrations.flower.shards.sharded_federation import (
     exact,
     grid_of,
     model,

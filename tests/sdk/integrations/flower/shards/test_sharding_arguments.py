@@ -33,7 +33,13 @@ from modelkin.integrations.flower import (
     ShardedStrategy,
     ShardMod,
 )
-from tests.sdk.integrations.flower.sharded_federation import averaging, grid_of, model, run, sharded
+from tests.sdk.integrations.flower.shards.sharded_federation import (
+    averaging,
+    grid_of,
+    model,
+    run,
+    sharded,
+)
 
 
 @pytest.fixture(autouse=True)

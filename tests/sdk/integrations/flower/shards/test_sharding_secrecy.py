@@ -18,7 +18,7 @@ from modelkin.federation.shards.roster import Roster
 from modelkin.federation.sharing import sealing
 from modelkin.integrations.flower import RoundReport, ShardMod
 from modelkin.wire.cell import Kind, decode_cell
-from tests.sdk.integrations.flower.sharded_federation import (
+from tests.sdk.integrations.flower.shards.sharded_federation import (
     SHAPES,
     RecordingGrid,
     app,
