@@ -75,7 +75,7 @@ def test_a_policy_is_set_and_ended(explorer: Explorer, visit: Visit, own: Space)
 
 
 def test_labels_are_taken_along(explorer: Explorer, visit: Visit, tmp_path: Path) -> None:
-    """The CSV of all models has the labels that the API answers; the charts are pictures."""
+    """The CSV of all models has the labels that the API answers; the chart is a picture."""
     name = explorer.models.name
     page = visit.open(explorer.address(f"/spaces/{name}/clusterings/latest"))
     with page.expect_download() as got:
@@ -86,6 +86,6 @@ def test_labels_are_taken_along(explorer: Explorer, visit: Visit, tmp_path: Path
     assert latest["labels"] == {row["model"]: int(row["cluster"]) for row in rows}
     page.goto(explorer.address(f"/spaces/{name}/clusterings"))
     with page.expect_download() as got:
-        page.locator("[data-png=history]").click()
-    got.value.save_as(tmp_path / "history.png")
-    assert (tmp_path / "history.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+        page.locator("[data-png=sizes]").click()
+    got.value.save_as(tmp_path / "sizes.png")
+    assert (tmp_path / "sizes.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

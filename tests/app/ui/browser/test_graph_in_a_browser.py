@@ -180,11 +180,11 @@ def test_a_graph_grows_without_scripts(explorer: Explorer, browser: Browser) -> 
 
 
 def test_a_model_leads_to_its_graph(explorer: Explorer, visit: Visit) -> None:
-    """And the tab asks for a model to begin with."""
+    """And the tab, which begins by itself, takes another model."""
     page = visit.open(explorer.model(FIRST))
     page.get_by_role("link", name="As a graph").click()
     node(page, FIRST).wait_for()
     page.get_by_role("link", name="Graph", exact=True).last.click()
-    page.get_by_label("Begin with the model").fill("org1/m001")
+    page.get_by_label("Begin with another model").fill("org1/m001")
     page.keyboard.press("Enter")
     node(page, "org1/m001").wait_for()
