@@ -1,4 +1,4 @@
-"""The page of the command line runs line by line and prints what it says."""
+"""Pages of commands run line by line, and print what they say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ import pytest
 from modelkin.cli import main
 from tests.support.servers.server_process import Server
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
+DOCS = Path(__file__).parents[2] / "docs"
+BLOCKS = {"audit.md": 6, "cli.md": 31, "heads.md": 9}
+"""How many blocks each page has, so that none is overlooked."""
 BLOCK = re.compile(r"```(python|console)\n(.*?)```", re.DOTALL)
 NEW_EACH_TIME = {
     re.compile(r"\[request [^]]+\]"): "[request ...]",
@@ -73,13 +75,14 @@ def session(text: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_page(server: Server) -> None:
+@pytest.mark.parametrize("page", BLOCKS)
+def test_the_page(page: str, server: Server) -> None:
     """Every command of the page prints exactly what stands below it."""
-    blocks = BLOCK.findall(PAGE.read_text())
+    blocks = BLOCK.findall((DOCS / page).read_text())
     for kind, text in blocks:
         if kind == "python":
             subprocess.run([sys.executable, "-c", text], check=True)
         else:
             assert text == session(text)
     assert {"python", "console"} == {kind for kind, _ in blocks}
-    assert 31 == len(blocks)
+    assert len(blocks) == BLOCKS[page]
