@@ -19,6 +19,8 @@
 #             averages in shards on Ray and on a SuperLink, one of whose nodes is killed
 #             and a federation in NVFlare's simulator, one of whose sites dies
 # make flower the last but one of these alone, make nvflare the last
+# make wheels wheel and sdist of both distributions, in dist/; try-wheels installs and asks them, image
+#             builds the container, and release does what a release asks for before it is published
 # make audit  known vulnerabilities of what is pinned
 SHELL := /bin/bash
 PYTHON ?= python3
@@ -31,7 +33,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 # What pip would do one file after the other; packages' own tests are never imported.
 COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' $(VENV)/lib > /dev/null 2>&1 || true
 
-.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks contracts browser kernels rewritten root-tests soak flower nvflare bench studies lint style types audit docs changelog format clean
+.PHONY: demo demo-sharing demo-starting serve test test-rest test-all oldest quick-tests other-tests all-tests checks contracts browser kernels rewritten root-tests soak flower nvflare bench studies lint style types audit docs changelog wheels try-wheels image release format clean
 
 demo: $(VENV)/.runtime
 	$(BIN)/python -m demo $(if $(ONCE),--once)
@@ -182,6 +184,31 @@ docs: $(VENV)/.dev
 changelog: $(VENV)/.dev
 	@test -n "$(VERSION)" || { echo 'Say which release: make changelog VERSION=0.3.0'; exit 1; }
 	$(BIN)/towncrier build --yes --version $(VERSION)
+
+# Each wheel is built from its sdist, with the pinned backend. MODELKIN_PROJECT_URL is the public
+# address of the repository, which their metadata name. -P: no folder here is imported.
+DIST ?= dist
+BUILD := $(BIN)/python -P -m build --no-isolation --outdir $(DIST)
+wheels: $(VENV)/.python
+	$(PIP) build hatchling
+	rm -f $(DIST)/modelkin-* $(DIST)/modelkin_service-*
+	$(BUILD) client_sdk
+	$(BUILD) .
+
+# As a user would: by the folder alone, with the pins of what they require.
+TRIED := $(VENV)/tried
+try-wheels: wheels
+	$(PYTHON) -m venv --clear $(TRIED)
+	$(TRIED)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt --find-links $(DIST) modelkin-service
+	$(TRIED)/bin/python -m pip check
+	$(TRIED)/bin/python -P -c 'from modelkin import Client, Support; client = Client(":memory:"); client.ensure_space("s", num_parameters=90); client.put_many("s", [(name, Support.from_indices([*name.encode()], 90)) for name in ("AD", "AE", "BC")]); print(client.neighbors("s", "AD")); client.close()'
+
+image:
+	docker build --tag modelkin .
+
+# What a release asks for: where a tag began this, that it is of this version, whose changes are joined.
+release: try-wheels
+	$(BIN)/python -m tests.packaging.release
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

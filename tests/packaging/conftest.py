@@ -29,10 +29,8 @@ def release() -> list[list[str]]:
 
 
 @pytest.fixture(scope="session")
-def distributions(
-    tmp_path_factory: pytest.TempPathFactory, worker_id: str, release: list[list[str]]
-) -> Path:
-    """A folder with wheel and sdist of both, by the page's commands in this environment.
+def distributions(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder with wheel and sdist of both, by `make wheels` in this environment.
 
     All processes that carry out tests share it, and the first of them builds.
     """
@@ -41,19 +39,22 @@ def distributions(
     folder = place / "distributions"
     with FileLock(place / "distributions.lock"):
         if not folder.exists():
-            build(folder.with_name("building"), release).rename(folder)
+            build(folder.with_name("building")).rename(folder)
     return folder
 
 
-def build(folder: Path, release: list[list[str]]) -> Path:
+def build(folder: Path) -> Path:
     """Build both distributions into a folder, which is returned."""
-    environment = os.environ | {"MODELKIN_PROJECT_URL": "https://forge.example/team/modelkin/"}
-    builds = [words for words in release if words[:3] == ["python", "-m", "build"]]
-    assert 2 == len(builds)
-    for *command, out, source in builds:
-        assert ["python", "-m", "build", "--outdir", "dist"] == [*command, out]
-        words = [sys.executable, *command[1:], str(folder), "--no-isolation", str(ROOT / source)]
-        # Not in the repository, whose folders would be imported.
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, cwd="/")
-        assert done.returncode == 0, done.stderr + done.stdout
+    environment = {name: value for name, value in os.environ.items() if "MAKE" not in name}
+    # The environment is there, whoever made it, and has the backend: nothing is installed.
+    made = (f"VENV={sys.prefix}", f"--old-file={sys.prefix}/.python", "PIP=:", f"DIST={folder}")
+    address = "MODELKIN_PROJECT_URL=https://forge.example/team/modelkin/"
+    done = subprocess.run(
+        ("make", "--no-print-directory", "wheels", *made, address),
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
     return folder

@@ -1,4 +1,4 @@
-"""The workflows of CI: what they run exists, and they may write nothing."""
+"""The workflows of CI: what they run exists, and only a tag of a person publishes anything."""
 
 from __future__ import annotations
 
@@ -11,6 +11,41 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").iterdir())
+RELEASE = ROOT / ".github" / "workflows" / "release.yml"
+
+
+@pytest.fixture
+def jobs() -> dict[str, dict[str, Any]]:
+    """The jobs of the workflow of a release."""
+    workflow: dict[Any, Any] = yaml.safe_load(RELEASE.read_text())
+    assert {"push": {"tags": ["v*"]}, "workflow_dispatch": None} == workflow[True]
+    found: dict[str, dict[str, Any]] = workflow["jobs"]
+    return found
+
+
+def test_only_a_tag_publishes_and_a_person_agrees(jobs: dict[str, dict[str, Any]]) -> None:
+    """Started by hand it is a dry run: no job that may write begins. No token is kept."""
+    writing = {name: job for name, job in jobs.items() if "permissions" in job}
+    assert {"publish-wheels", "publish-image"} == writing.keys()
+    for job in writing.values():
+        assert "github.event_name == 'push' && github.ref_type == 'tag'" == job["if"]
+        assert "release" == job["environment"]
+        assert ["wheels", "image"] == job["needs"]
+    for name in jobs.keys() - writing.keys():
+        used = [step["uses"] for step in jobs[name]["steps"] if "uses" in step]
+        assert all(each.startswith("actions/") for each in used)
+    assert {"id-token": "write"} == writing["publish-wheels"]["permissions"]
+    assert "secrets." not in RELEASE.read_text()
+
+
+def test_wheels_that_were_tried_are_published(jobs: dict[str, dict[str, Any]]) -> None:
+    """The job that may publish builds nothing: it takes the files of the other."""
+    release, given = jobs["wheels"]["steps"][2:]
+    taken, publish = jobs["publish-wheels"]["steps"]
+    assert "make release" == release["run"]
+    assert {"name": "dist", "path": "dist"} == taken["with"]
+    assert given["with"].items() >= taken["with"].items()
+    assert "run" not in publish
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
