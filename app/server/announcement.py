@@ -1,4 +1,5 @@
-"""The first lines for the operator: two lines about a service that has just started."""
+"""The first lines for the operator: two about a service that has just started, one for each extra
+that it lacks."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import make_url
 
+from app.infra.extras import absent_extras
 from app.infra.programs import workers_command
 from app.settings import Settings
 from modelkin._version import __version__
@@ -21,7 +23,8 @@ log = logging.getLogger("app")
 
 def announce(settings: Settings, port: int) -> None:
     """Say the lines on standard error; as records of the log where that is JSON."""
-    for line in lines(settings, port):
+    absent = (f"without {each.extra}: {each.effect}; {each.command}" for each in absent_extras())
+    for line in (*lines(settings, port), *absent):
         if settings.log_format == "json":
             log.info(line)
         else:

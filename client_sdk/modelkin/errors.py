@@ -273,7 +273,7 @@ class MissingExtra(ModelkinError, ImportError):
     Args:
         package: what could not be imported, ``"torch"``.
         extra: the extra that brings it, ``"torch"``.
-        of: whose extra; ``"."`` is the service's, in its repository.
+        of: the distribution whose extra it is.
     """
 
     code = "missing_extra"

@@ -115,6 +115,6 @@ def test_commands_are_named_as_they_are_typed(environment: dict[str, str], tmp_p
 
 def test_both_distributions_have_one_version() -> None:
     """The extra ``server`` asks for the service of the SDK's own version."""
-    assert f"modelkin-service[clustering,objects]=={__version__}" == required_by_extra()
+    assert f"modelkin-service[clustering,fast,objects]=={__version__}" == required_by_extra()
     assert "version" in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dynamic"]
     assert f"\n## {__version__} - " in (ROOT / "CHANGELOG.md").read_text()

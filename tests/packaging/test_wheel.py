@@ -41,7 +41,7 @@ MISSING = {
     "lightning": "import modelkin.integrations.lightning",
     "flower": "import modelkin.integrations.flower",
     "gguf": "from modelkin.checkpoints.gguf.types import load_gguf; load_gguf()",
-    "fast": "import modelkin; modelkin.Support.from_indices([1], 9).to_roaring()",
+    "roaring": "import modelkin; modelkin.Support.from_indices([1], 9).to_roaring()",
     "datasketch": (
         "import modelkin; modelkin.Support.from_indices([1], 9).signature().to_datasketch()"
     ),

@@ -79,7 +79,7 @@ _ENDINGS: Final = {CSV: "csv", CYCLONEDX: "cdx.json"}
 """Of the forms that a browser keeps as a file."""
 _NO_LIBRARY: Final = (
     "this report has no CycloneDX document, since the service that made it lacks the library: "
-    "pip install '.[cyclonedx]' where jobs run, and make another report"
+    "pip install 'modelkin-service[cyclonedx]' where jobs run, and make another report"
 )
 _PIECES_BYTES: Final = 8 << 20
 """Memory of an answer that is made piece by piece, beside that of what is kept of the report."""

@@ -1,4 +1,4 @@
-"""``check``: the settings, the stores, the data folder, the secret key and the workers.
+"""``check``: settings, stores, data folder, secret key, workers, and extras that are absent.
 
 The command reads settings, files and the revision of the database, and asks Redis. Nothing that it
 writes stays: the file that tests a folder is gone before it ends, and so is the object that shows
@@ -18,6 +18,7 @@ from typing import Final
 from pydantic import ValidationError
 from sqlalchemy.engine import make_url
 
+from app.infra.extras import absent_extras
 from app.infra.programs import workers_command
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
@@ -75,6 +76,8 @@ def _checks() -> Iterator[Check]:
     if not settings.runs_embedded_worker:
         why = "the service takes no jobs itself, since MODELKIN_EMBEDDED_WORKER or Postgres say so"
         yield Check("worker", "ok", f"{why}; `{workers_command()}` does")
+    for absent in absent_extras():  # nothing is wrong: who installs less has chosen it
+        yield Check(absent.extra, "ok", f"not installed: {absent.effect}; {absent.command}")
 
 
 def _data(settings: Settings) -> Check:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from app.container import Container
 from app.infra.db.database import Database
+from app.infra.extras import DISTRIBUTION
 from app.jobs.records import JobRecord
 from app.jobs.service import Handler, JobService, Progress
 from app.settings import Settings
@@ -53,7 +54,7 @@ def exporting(settings: Settings) -> Iterator[Tracing | None]:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        raise MissingExtra("OpenTelemetry", "otel", of=".") from None
+        raise MissingExtra("OpenTelemetry", "otel", of=DISTRIBUTION) from None
     exporter = OTLPSpanExporter(
         endpoint=f"{settings.otlp_endpoint.rstrip('/')}/v1/traces", timeout=_EXPORT_TIMEOUT_S
     )

@@ -315,7 +315,7 @@ class Support:
         return support.with_origin(support_files.origin_beside(path, support.digest, m))
 
     def to_roaring(self) -> bytes:
-        """A portable Roaring bitmap, 64-bit where M > 2^32; needs ``modelkin[fast]``.
+        """A portable Roaring bitmap, 64-bit where M > 2^32; needs ``modelkin[roaring]``.
 
         Raises:
             InvalidParameter: the support is ordered, and a bitmap has no place for octaves.
@@ -328,7 +328,7 @@ class Support:
     def from_roaring(
         cls, data: Payload, num_parameters: int, *, max_k: int | None = None
     ) -> Support:
-        """A support from a portable Roaring bitmap, which has no M; needs ``modelkin[fast]``.
+        """A support from a portable Roaring bitmap, which has no M; needs ``modelkin[roaring]``.
 
         Args:
             data: the bitmap and nothing behind it; 32-bit where M <= 2^32, else 64-bit.

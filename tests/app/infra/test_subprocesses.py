@@ -28,7 +28,7 @@ def fail(how: str) -> None:
     if how == "mistake":
         raise InvalidParameter("there are no such leaves", field="leaves")
     if how == "extra":
-        raise MissingExtra("igraph", "clustering", of=".")
+        raise MissingExtra("igraph", "clustering", of="modelkin-service")
     if how == "bug":
         raise ZeroDivisionError("by nothing")
     os.kill(os.getpid(), signal.SIGKILL)
@@ -98,7 +98,7 @@ def test_who_does_not_want_it_any_more_ends_it() -> None:
         (
             "extra",
             MissingExtra,
-            r"needs igraph, which is not installed: pip install '\.\[clustering",
+            r"needs igraph, which is not installed: pip install 'modelkin-service\[clustering",
         ),
         ("bug", RuntimeError, "ZeroDivisionError: by nothing"),
         ("death", Unavailable, "ended early, exit code -9"),

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from app.infra.extras import DISTRIBUTION
 from app.infra.subprocesses import run_in_subprocess
 from app.jobs.service import Progress
 from app.kinship.clustering.algorithms.partition_selector import PartitionSelector
@@ -153,7 +154,7 @@ def propagate(
     try:
         from sklearn.cluster import affinity_propagation
     except ImportError:
-        raise MissingExtra("scikit-learn", "clustering", of=".") from None
+        raise MissingExtra("scikit-learn", "clustering", of=DISTRIBUTION) from None
     with _FILTERS_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of partitions that do not settle: the rounds show it
         _, labels, rounds = affinity_propagation(

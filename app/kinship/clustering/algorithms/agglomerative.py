@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from app.infra.extras import DISTRIBUTION
 from app.jobs.service import Progress
 from app.kinship.clustering.algorithms.partition_selector import PartitionSelector
 from modelkin.errors import MissingExtra
@@ -95,6 +96,6 @@ def tree(distances: Floats, linkage: str) -> Floats:
         from scipy.cluster import hierarchy
         from scipy.spatial.distance import squareform
     except ImportError:
-        raise MissingExtra("scipy", "clustering", of=".") from None
+        raise MissingExtra("scipy", "clustering", of=DISTRIBUTION) from None
     merges: Floats = hierarchy.linkage(squareform(distances, checks=False), linkage)
     return merges

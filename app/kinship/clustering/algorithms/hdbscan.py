@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from app.infra.extras import DISTRIBUTION
 from app.jobs.service import Progress
 from app.kinship.clustering.algorithms.partition_selector import PartitionSelector
 from modelkin.errors import MissingExtra
@@ -62,7 +63,7 @@ def _labels(distances: Floats, size: int, samples: int) -> npt.NDArray[np.int64]
     try:
         from sklearn.cluster import HDBSCAN
     except ImportError:
-        raise MissingExtra("scikit-learn", "clustering", of=".") from None
+        raise MissingExtra("scikit-learn", "clustering", of=DISTRIBUTION) from None
     found = HDBSCAN(
         min_cluster_size=size, min_samples=samples, metric="precomputed", copy=True
     ).fit(distances)

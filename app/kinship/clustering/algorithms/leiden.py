@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from app.infra.extras import DISTRIBUTION
 from app.infra.subprocesses import run_in_subprocess
 from app.jobs.service import Progress
 from app.kinship.clustering.algorithms.agglomerative import best_cut, tree
@@ -200,7 +201,7 @@ def _leiden(
     try:
         import igraph
     except ImportError:
-        raise MissingExtra("igraph", "clustering", of=".") from None
+        raise MissingExtra("igraph", "clustering", of=DISTRIBUTION) from None
     # igraph reads pairs faster than an array, and tuples are made faster than lists.
     pairs = list(zip(ends[:, 0].tolist(), ends[:, 1].tolist(), strict=True))
     graph = igraph.Graph(n=n, edges=pairs)

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from app.infra.extras import DISTRIBUTION
 from modelkin._terminal_text import one_line
 from modelkin._validation import quote_whole_name
 from modelkin.core.fingerprints.relations.relation import ORIGIN
@@ -45,7 +46,7 @@ def bill_of_materials(report: Report) -> Iterator[bytes]:
     try:
         import cyclonedx  # noqa: F401 - asked for before the first piece
     except ImportError as error:
-        raise MissingExtra("cyclonedx-python-lib", "cyclonedx", of=".") from error
+        raise MissingExtra("cyclonedx-python-lib", "cyclonedx", of=DISTRIBUTION) from error
     return _pieces(report)
 
 

@@ -87,7 +87,7 @@ def _bitmap_type(num_parameters: int) -> Any:
     try:
         import pyroaring
     except ImportError:
-        raise MissingExtra("pyroaring", "fast") from None
+        raise MissingExtra("pyroaring", "roaring") from None
     return pyroaring.BitMap if num_parameters <= 2**32 else pyroaring.BitMap64
 
 
