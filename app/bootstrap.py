@@ -42,6 +42,7 @@ from app.kinship.donors.service import DonorService
 from app.kinship.findings import jobs as findings
 from app.kinship.findings.composition import add_findings
 from app.kinship.findings.keeping import FindingKeeper
+from app.kinship.findings.service import FindingService
 from app.kinship.graph import GraphService
 from app.kinship.inbox.families import FamilyList
 from app.kinship.inbox.service import InboxService
@@ -219,7 +220,11 @@ def _compose(
     _add_kinship(services)
     add_reports(services)
     _add_merges(services, stores)
-    services.add(InboxService(services[FingerprintService], services[SourceService]))
+    services.add(
+        InboxService(
+            services[FingerprintService], services[SourceService], services[FindingService]
+        )
+    )
     services.add(FamilyList())
     services.add(MaintenanceJobs(stores.database, buckets))
     add_clean_up(services, stores)

@@ -14,14 +14,16 @@ from typing import Any, Final
 from app.hubs.kinds import HUB_KINDS
 from app.infra.db.database import Reader
 from app.infra.errors import ClientLeft, TooMuch
+from app.kinship.findings.records import InboxFinding
 from app.kinship.inbox.records import Found
 from app.kinship.inbox.service import InboxService
 from app.tenancy.auth.dependencies import CallerContext
 from app.ui.operations import kind_in_words
 from app.ui.rendering import anatomy_path, model_path
+from modelkin.core.kinship.lineage import LineageVerdict
 from modelkin.errors import ModelkinError
 
-__all__ = ["Entry", "Section", "read_part", "sections_of"]
+__all__ = ["CONTRADICTED", "UNDECLARED", "Entry", "Section", "read_part", "sections_of"]
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +77,30 @@ def _place(name: str, space: str | None) -> str:
     return anatomy_path(name) if space is None else model_path(space, name)
 
 
+CONTRADICTED: Final[tuple[LineageVerdict, ...]] = ("mismatch", "cycle")
+UNDECLARED: Final[tuple[LineageVerdict, ...]] = ("undeclared",)
+
+
+def _finding(each: InboxFinding) -> Entry:
+    said = f"declares {each.base}" if each.base else ""
+    return Entry(
+        each.model, model_path(each.space, each.model), each.summary or said, each.found_at
+    )
+
+
 _KINDS: Final = (
+    _Kind(
+        *("contradicted", "Contradicted declarations", "/findings?show=contradicted"),
+        "nothing contradicted",
+        lambda inbox, session, tenant, _: inbox.findings(session, tenant, CONTRADICTED),
+        _finding,
+        is_bad=True,
+    ),
+    _Kind(
+        *("undeclared", "Undeclared kin", "/findings?show=undeclared", "no undeclared kin"),
+        lambda inbox, session, tenant, _: inbox.findings(session, tenant, UNDECLARED),
+        _finding,
+    ),
     _Kind(
         *("copies", "Copies", "/duplicates", "no copies"),
         lambda inbox, session, tenant, _: inbox.copies(session, tenant),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -11,10 +12,13 @@ from app.fingerprints.service import FingerprintService
 from app.hubs.records import SourceRecord
 from app.hubs.service import SourceService
 from app.infra.db.database import Reader
+from app.kinship.findings.records import InboxFinding
+from app.kinship.findings.service import FindingService
 from app.kinship.inbox.records import Copy, FailedDelivery, FailedJob, Found, Merged, Newest
 from app.kinship.inbox.repositories import findings
 from app.tenancy.auth.records import Tenant
 from modelkin.core.fingerprints.sources import Verdict
+from modelkin.core.kinship.lineage import LineageVerdict
 
 __all__ = ["NEW_FOR", "InboxService"]
 
@@ -35,11 +39,32 @@ class InboxService:
     Args:
         fingerprints: the stored fingerprints.
         sources: the followed hubs.
+        findings: the kept verdicts on declared bases.
     """
 
-    def __init__(self, fingerprints: FingerprintService, sources: SourceService) -> None:
+    def __init__(
+        self, fingerprints: FingerprintService, sources: SourceService, findings: FindingService
+    ) -> None:
         self._fingerprints = fingerprints
         self._sources = sources
+        self._findings = findings
+
+    def findings(
+        self,
+        session: Reader,
+        tenant: Tenant,
+        verdicts: Collection[LineageVerdict],
+        *,
+        limit: int = _SHOWN,
+    ) -> Found[InboxFinding]:
+        """The kept findings with these verdicts that nobody has acknowledged, in all spaces."""
+        found = self._findings.inbox(session, tenant, verdicts=verdicts, newest=limit)
+        newest = sorted(
+            (finding for each in found for finding in each.newest),
+            key=lambda finding: finding.found_at,
+            reverse=True,
+        )
+        return Found(sum(each.count for each in found), newest[:limit])
 
     def new(
         self, session: Reader, tenant: Tenant, now: datetime, *, limit: int = _SHOWN

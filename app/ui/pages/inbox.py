@@ -1,4 +1,4 @@
-"""``/``, ``/new`` and ``/samples``: what asks for a look, or how to begin without models.
+"""``/``, ``/new``, ``/findings``, ``/samples``: what asks for a look, or how to begin.
 
 With a text to search, ``/`` is the list of spaces and models with it in their name.
 """
@@ -6,7 +6,7 @@ With a text to search, ``/`` is the list of spaces and models with it in their n
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from fastapi import Query, Request, Response
 from fastapi.responses import HTMLResponse
@@ -21,7 +21,7 @@ from app.kinship.samples.service import SampleService
 from app.models.spaces.service import SpaceService
 from app.tenancy.auth.dependencies import ReadingContext, WritingContext
 from app.ui import programs
-from app.ui.inbox_sections import read_part, sections_of
+from app.ui.inbox_sections import CONTRADICTED, UNDECLARED, read_part, sections_of
 from app.ui.pages.spaces import space_list
 from app.ui.rendering import PageRoutes, render
 
@@ -84,6 +84,20 @@ def new(context: ReadingContext, inbox: Service[InboxService], request: Request)
     with context.reading() as session:
         found = inbox.new(session, context.tenant, datetime.now(UTC), limit=_NEW)
     return render(request, "new.html", found=found)
+
+
+@routes.get("/findings")
+def findings(
+    context: ReadingContext,
+    inbox: Service[InboxService],
+    request: Request,
+    show: Literal["contradicted", "undeclared"] = "contradicted",
+) -> HTMLResponse:
+    """What is found of declared bases in all spaces and not acknowledged, the newest first."""
+    verdicts = CONTRADICTED if show == "contradicted" else UNDECLARED
+    with context.reading() as session:
+        found = inbox.findings(session, context.tenant, verdicts, limit=_NEW)
+    return render(request, "findings.html", found=found, show=show)
 
 
 @data.post("/samples", turn="heavy")

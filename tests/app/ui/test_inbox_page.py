@@ -97,8 +97,11 @@ def test_samples_fill_the_inbox_and_go(app: AppHarness) -> None:
     assert 201 == app.http.post("/samples").status_code
     for _ in range(3):
         app.worker.make_due()
-        app.worker.run_all()
+        app.worker.tick()
     shown = app.http.get("/").text
+    assert "Contradicted declarations: all 1" in shown
+    assert "samples/claims-stranger" in app.http.get("/findings").text
+    assert "samples/silent" in app.http.get("/findings?show=undeclared").text
     for found in ("samples-mirror/base", "samples/average", "samples/mixed", "samples/silent"):
         assert found in shown
     assert "No job failed" in shown
@@ -137,6 +140,20 @@ def test_a_part_that_fails_leaves_the_others(app: AppHarness, table: str, said: 
     assert 200 == answer.status_code
     assert said in answer.text
     assert f"/spaces/{space}" in answer.text
+
+
+def test_what_is_acknowledged_is_not_shown(app: AppHarness) -> None:
+    """Neither counted nor listed; where nothing is left, a line says so."""
+    app.http.post("/samples")
+    for _ in range(3):
+        app.worker.make_due()
+        app.worker.tick()
+    path, model = "/v1/spaces/samples/lineage/acknowledgement", "samples/claims-stranger"
+    assert 200 == app.http.put(path, params={"model": model}, json={}).status_code
+    shown = app.http.get("/").text
+    assert "Nothing contradicted" in shown
+    assert "Undeclared kin: all" in shown
+    assert "Nothing is contradicted" in app.http.get("/findings").text
 
 
 def test_new_models_are_listed(app: AppHarness) -> None:

@@ -48,6 +48,8 @@ HOSTILE_NAMES = ("javascript:alert", "https:elsewhere.example/x", "data:text/htm
 _PATHS: Final = {
     "the inbox": "/",
     "new models": "/new",
+    "contradicted declarations": "/findings",
+    "undeclared kin": "/findings?show=undeclared",
     "spaces": "/spaces",
     "spaces found": "/?q=space-",
     "no space found": "/?q=nowhere",
