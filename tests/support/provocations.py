@@ -114,6 +114,8 @@ VALID: Mapping[str, Request] = {
     "get_donors": {"params": {"target": "full"}},
     "find_donors": _SUPPORT,
     "get_lineage": {"params": {"model": "full"}},
+    "acknowledge_lineage": {"params": {"model": "full"}, "json": {"note": "known"}},
+    "withdraw_acknowledgement": {"params": {"model": "full"}},
     "find_anatomy": _FINGERPRINT,
     "find_relatives": _FINGERPRINT,
     "compare_tensors": {"params": {"with": "full"}},
@@ -273,6 +275,11 @@ SPECIFIC: Mapping[tuple[str, str], Request] = {
     ("get_tensors", "invalid_parameter"): {},
     ("get_lineage", "model_not_found"): {"params": {"model": "none"}},
     ("get_lineage", "invalid_parameter"): {"params": {}},
+    **{
+        (name, code): {"params": params}
+        for name in ("acknowledge_lineage", "withdraw_acknowledgement")
+        for code, params in (("model_not_found", {"model": "none"}), ("invalid_parameter", {}))
+    },
     ("list_lineages", "invalid_parameter"): {"params": {"limit": 0}},
     ("get_overlap", "model_not_found"): {"params": {"a": "full", "b": "none"}},
     ("get_overlap", "support_missing"): {"params": {"a": "full", "b": "alone"}},

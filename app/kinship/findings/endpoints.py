@@ -98,7 +98,7 @@ def lineages(
     "/lineage/acknowledgement",
     operation_id="acknowledge_lineage",
     summary="Acknowledge the finding of a model",
-    refuses=(ModelNotFound, TooMuch, Unavailable),
+    refuses=(ModelNotFound, Unavailable),
 )
 def acknowledge(
     context: ReadingWritingContext,
