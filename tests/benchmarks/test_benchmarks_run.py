@@ -39,6 +39,7 @@ SERVERS = {
     "objects": ("objects",),
     "explorer": ("browser",),
     "fingerprint-puts": ("postgres",),
+    "inbox": ("browser",),
 }
 """The markers of subjects that start servers, or a browser."""
 

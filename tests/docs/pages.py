@@ -10,10 +10,17 @@ from typing import Any
 _BLOCK = re.compile(r"```(\w+)( no-run)?\n(.*?)```", re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
+_FILE = re.compile(r"^<!-- file: \S+ -->\n```.*?^```$", re.DOTALL | re.MULTILINE)
+
 
 def prose(page: str) -> str:
     """A page with blanks in place of its blocks of code, so that places in it stay the same."""
     return _FENCE.sub(lambda block: " " * len(block[0]), page)
+
+
+def words(text: str) -> int:
+    """The number of words, code and tables included; files to copy are not read through."""
+    return len(_FILE.sub("", text).split())
 
 
 def blocks(page: str) -> list[tuple[str, str]]:

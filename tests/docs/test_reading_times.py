@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from studies.papers.quotations import anchor
-from tests.docs.pages import prose
+from tests.docs.pages import prose, words
 
 ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "index.md"
@@ -18,14 +18,8 @@ MOST_OF_README = 900
 MOST_OF_PATH = 5000
 A_MINUTE = 200
 TOP = re.compile(r"# [^\n]+\n\n\*For [^:\n]+: [^\n]+\. (\d+) minutes?\.\*\n\n")
-FILE = re.compile(r"^<!-- file: \S+ -->\n```.*?^```$", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-
-
-def words(text: str) -> int:
-    """The number of words, code and tables included; files to copy are not read through."""
-    return len(FILE.sub("", text).split())
 
 
 def part(page: Path, wanted: str) -> str:
