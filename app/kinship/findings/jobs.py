@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from app.jobs.service import JobService
-from app.kinship.findings.keeping import CHECK_INTERVAL, JOB_KIND, NAME, FindingKeeper
+from app.kinship.findings.keeping import CHECK_INTERVAL, NAME, FindingKeeper
+from app.kinship.findings.records import JOB_KIND
 
 __all__ = ["register_jobs"]
 

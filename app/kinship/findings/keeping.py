@@ -21,7 +21,7 @@ from app.jobs.records import JobRecord
 from app.jobs.repository import find_by_dedup_key
 from app.jobs.service import CommitHook, JobService, Progress, Unfinished
 from app.kinship.findings.making import FindingMaker
-from app.kinship.findings.records import Due, Made
+from app.kinship.findings.records import JOB_KIND, Due, Made
 from app.kinship.findings.repositories import changes, findings
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories import models
@@ -32,10 +32,8 @@ from app.tenancy.auth.records import Tenant
 from app.tenancy.auth.tenants import get_tenant
 from modelkin.errors import ModelkinError
 
-__all__ = ["CHECK_INTERVAL", "JOB_KIND", "NAME", "SMALL", "FindingKeeper"]
+__all__ = ["CHECK_INTERVAL", "NAME", "SMALL", "FindingKeeper"]
 
-JOB_KIND: Final = "findings"
-"""The kind of the jobs that judge the models of a space."""
 NAME: Final = "findings"
 """The name of the periodic task that enqueues them."""
 CHECK_INTERVAL: Final = timedelta(seconds=2)

@@ -11,6 +11,7 @@ from modelkin.core.kinship.lineage import LineageVerdict
 from modelkin.types.reports.audits import LineageFinding
 
 __all__ = [
+    "JOB_KIND",
     "NOTHING_TO_SAY",
     "RANKS",
     "SUSPICIOUS",
@@ -24,6 +25,8 @@ __all__ = [
     "Totals",
 ]
 
+JOB_KIND: Final = "findings"
+"""The kind of the jobs that judge the models of a space."""
 RANKS: Final[Mapping[LineageVerdict, int]] = {
     "mismatch": 0,
     "cycle": 1,

@@ -16,6 +16,7 @@ from app.infra.errors import NotFound
 from app.infra.programs import service_command
 from app.jobs.repository import count_unfinished
 from app.jobs.service import SERVICE
+from app.kinship.findings.records import JOB_KIND as FINDINGS
 from app.merges.phases import DEADLINE
 from app.merges.repository import count_open
 from app.models.spaces.repositories.spaces import count_spaces
@@ -37,7 +38,7 @@ from modelkin.errors import InvalidParameter
 
 __all__ = ["UNCOUNTED", "run"]
 
-UNCOUNTED: Final = (EVENTS, INGEST, POLL, BACKFILL, DEADLINE)
+UNCOUNTED: Final = (EVENTS, FINDINGS, INGEST, POLL, BACKFILL, DEADLINE)
 """Kinds of a tenant's jobs that its quota of queued jobs leaves out."""
 _OF_BYTES: Final = frozenset({"support_bytes", "fingerprint_bytes"})
 _TITLES: Final = "TENANT", *(name.replace("_", "-").upper() for name in QUOTAS)

@@ -11,7 +11,7 @@ from app.hubs import polling
 from app.hubs.backfill import BACKFILL_TICK
 from app.hubs.sync_requests import BACKFILL, INGEST, POLL
 from app.jobs.service import JobService
-from app.kinship.findings import keeping as findings
+from app.kinship.findings import records as findings
 from app.merges.phases import DEADLINE
 from app.removed import JOB_KINDS
 from app.webhooks import delivery, outbox

@@ -76,11 +76,11 @@ def zoo(tmp_path: Path, family: str) -> Path:
 
 
 @pytest.fixture
-def service(connect: Connect, sqlite_server: Server) -> Iterator[Any]:
+def client(connect: Connect, sqlite_server: Server) -> Iterator[Any]:
     """Either client of the shared service."""
-    client = connect(sqlite_server.url)
-    yield client
-    client.close()
+    made = connect(sqlite_server.url)
+    yield made
+    made.close()
 
 
 @pytest.fixture
@@ -95,10 +95,10 @@ def states(done: Any) -> dict[str, tuple[str, str | None]]:
 
 
 def test_a_family_gets_a_space_named_after_its_base(
-    service: Any, plain: Client, zoo: Path, family: str
+    client: Any, plain: Client, zoo: Path, family: str
 ) -> None:
     """Whatever the order of names; what is stored is what each file gives by itself."""
-    done = service.push_checkpoints(zoo, prefix=f"{family}/")
+    done = client.push_checkpoints(zoo, prefix=f"{family}/")
     own = f"{family}-z-base"
     assert {
         "a-tuned": ("created", own),
@@ -118,31 +118,31 @@ def test_a_family_gets_a_space_named_after_its_base(
     assert "has shape [20, 8] in it and [10, 8] in the space" in (wide.reason or "")
 
 
-def test_again_nothing_is_sent(service: Any, plain: Client, zoo: Path, family: str) -> None:
+def test_again_nothing_is_sent(client: Any, plain: Client, zoo: Path, family: str) -> None:
     """All is unchanged, and no version grows; what did change is replaced."""
-    first = service.push_checkpoints(zoo, prefix=f"{family}/")
+    first = client.push_checkpoints(zoo, prefix=f"{family}/")
     versions = {name: plain.spaces.get(name).version for name in first.spaces}
-    again = service.push_checkpoints(zoo, prefix=f"{family}/")
+    again = client.push_checkpoints(zoo, prefix=f"{family}/")
     assert {"unchanged": 4} == again.counts
     assert versions == {name: plain.spaces.get(name).version for name in again.spaces}
     save(zoo / "stranger.safetensors", random_tensors(5, {f"{family}.other": (70, 30)}))
-    changed = service.push_checkpoints(zoo, prefix=f"{family}/")
+    changed = client.push_checkpoints(zoo, prefix=f"{family}/")
     assert {"unchanged": 3, "replaced": 1} == changed.counts
 
 
-def test_a_dry_run_sends_nothing(service: Any, plain: Client, zoo: Path, family: str) -> None:
+def test_a_dry_run_sends_nothing(client: Any, plain: Client, zoo: Path, family: str) -> None:
     """It says what would go where, and then that happens."""
-    planned = service.push_checkpoints(zoo, prefix=f"{family}/", dry_run=True)
+    planned = client.push_checkpoints(zoo, prefix=f"{family}/", dry_run=True)
     assert {"planned": 4} == planned.counts
     with pytest.raises(NotFoundError):
         plain.spaces.get(f"{family}-z-base")
-    done = service.push_checkpoints(zoo, prefix=f"{family}/")
+    done = client.push_checkpoints(zoo, prefix=f"{family}/")
     where = {each.model: (each.space, each.new_space) for each in planned}
     assert where == {each.model: (each.space, each.new_space) for each in done}
 
 
 def test_one_bad_file_does_not_stop_the_others(
-    service: Any, zoo: Path, family: str, tmp_path: Path
+    client: Any, zoo: Path, family: str, tmp_path: Path
 ) -> None:
     """Cut, empty, not finite and of shards that are missing: each fails with its reason."""
     whole = safetensors(random_tensors(0, shapes_of(family)))
@@ -157,7 +157,7 @@ def test_one_bad_file_does_not_stop_the_others(
     (zoo / "empty.safetensors").write_bytes(b"")
     (zoo / "nan.safetensors").write_bytes(safetensors(broken))
     seen: list[PushedCheckpoint] = []
-    done = service.push_checkpoints(zoo, prefix=f"{family}/", on_result=seen.append)
+    done = client.push_checkpoints(zoo, prefix=f"{family}/", on_result=seen.append)
     assert {"failed": 4, "created": 4} == done.counts
     assert ["cut", "empty", "lacking", "nan"] == [Path(each.path).stem for each in done.failed]
     assert all(each.reason for each in done.failed)
@@ -166,7 +166,7 @@ def test_one_bad_file_does_not_stop_the_others(
 
 
 def test_a_link_out_of_an_index_is_refused(
-    service: Any, zoo: Path, family: str, tmp_path: Path
+    client: Any, zoo: Path, family: str, tmp_path: Path
 ) -> None:
     """A file that lies elsewhere is not read, whatever an index of the folder names."""
     shards = sharded(random_tensors(0, shapes_of(family)))
@@ -177,25 +177,25 @@ def test_a_link_out_of_an_index_is_refused(
             (zoo / "linked" / name).write_bytes(data)
         else:
             (zoo / "linked" / name).symlink_to(tmp_path / name)
-    [failed] = service.push_checkpoints(zoo, prefix=f"{family}/", dry_run=True).failed
+    [failed] = client.push_checkpoints(zoo, prefix=f"{family}/", dry_run=True).failed
     assert "leads out of the folder" in (failed.reason or "")
 
 
 def test_a_journal_spares_the_reading(
-    service: Any, plain: Client, zoo: Path, family: str, tmp_path: Path
+    client: Any, plain: Client, zoo: Path, family: str, tmp_path: Path
 ) -> None:
     """Files that are as they were are not read again, unless their space was made anew."""
     journal = tmp_path / "journal"
     push = {"prefix": f"{family}/", "resume": journal}
-    service.push_checkpoints(zoo, **push)
-    again = service.push_checkpoints(zoo, **push)
+    client.push_checkpoints(zoo, **push)
+    again = client.push_checkpoints(zoo, **push)
     assert {"as an earlier run stored it"} == {each.reason for each in again}
     plain.spaces.delete(f"{family}-stranger")
-    anew = service.push_checkpoints(zoo, **push)
+    anew = client.push_checkpoints(zoo, **push)
     assert {"unchanged": 3, "created": 1} == anew.counts
 
 
-def test_adapters_of_one_base_share_a_space(service: Any, family: str, tmp_path: Path) -> None:
+def test_adapters_of_one_base_share_a_space(client: Any, family: str, tmp_path: Path) -> None:
     """They are apart from those of another base, and from whole models."""
     for name, base in (("one", "x"), ("two", "x"), ("three", "y")):
         folder = tmp_path / "loras" / name
@@ -208,8 +208,8 @@ def test_adapters_of_one_base_share_a_space(service: Any, family: str, tmp_path:
         (folder / "adapter_model.safetensors").write_bytes(safetensors(drawn))
         (folder / "adapter_config.json").write_text(json.dumps(config))
         (folder / "README.md").write_text(f"---\nbase_model: {family}/{base}\n---\n")
-    first = service.push_checkpoints(tmp_path / "loras", prefix=f"{family}/")
-    again = service.push_checkpoints(tmp_path / "loras", prefix=f"{family}/")
+    first = client.push_checkpoints(tmp_path / "loras", prefix=f"{family}/")
+    again = client.push_checkpoints(tmp_path / "loras", prefix=f"{family}/")
     expected = {"one": f"{family}-x-lora", "two": f"{family}-x-lora", "three": f"{family}-y-lora"}
     assert expected == {name: space for name, (_, space) in states(first).items()}
     assert expected == {name: space for name, (_, space) in states(again).items()}
@@ -217,7 +217,7 @@ def test_adapters_of_one_base_share_a_space(service: Any, family: str, tmp_path:
 
 
 def test_the_space_of_the_declared_base_is_chosen(
-    service: Any, plain: Client, family: str, tmp_path: Path
+    client: Any, plain: Client, family: str, tmp_path: Path
 ) -> None:
     """Among spaces of the same tensors: the one that holds the base, else the oldest."""
     base = random_tensors(0, shapes_of(family))
@@ -225,7 +225,7 @@ def test_the_space_of_the_declared_base_is_chosen(
     for name in ("old", "new"):
         plain.ensure_space(f"{family}-{name}", layout=layout, importance="weight")
     save(tmp_path / "m" / "base.safetensors", base)
-    service.push_checkpoints(
+    client.push_checkpoints(
         [CheckpointItem(tmp_path / "m" / "base.safetensors", f"{family}/base")],
         space=f"{family}-new",
     )
@@ -233,19 +233,19 @@ def test_the_space_of_the_declared_base_is_chosen(
     save(tmp_path / "zoo" / "alone.safetensors", tuned(base, 2))
     manifest = tmp_path / "m.csv"
     manifest.write_text(f"path,base\ntuned,{family}/base\nalone,\n")
-    done = service.push_checkpoints(tmp_path / "zoo", prefix=f"{family}/", manifest=manifest)
+    done = client.push_checkpoints(tmp_path / "zoo", prefix=f"{family}/", manifest=manifest)
     assert {
         "tuned": ("created", f"{family}-new"),
         "alone": ("created", f"{family}-old"),
     } == states(done)
 
 
-def test_a_named_space(service: Any, plain: Client, zoo: Path, family: str) -> None:
+def test_a_named_space(client: Any, plain: Client, zoo: Path, family: str) -> None:
     """It has to exist or may be made; what has other tensors fails, and the others go there."""
     name = f"{family}-named"
     with pytest.raises(NotFoundError):
-        service.push_checkpoints(zoo, space=name, prefix=f"{family}/")
-    done = service.push_checkpoints(
+        client.push_checkpoints(zoo, space=name, prefix=f"{family}/")
+    done = client.push_checkpoints(
         zoo, space=name, prefix=f"{family}/", create=True, exclude=["head"], tags=["all"]
     )
     assert {"created": 3, "failed": 1} == done.counts
@@ -255,15 +255,15 @@ def test_a_named_space(service: Any, plain: Client, zoo: Path, family: str) -> N
     blinded = f"{family}-data"
     plain.ensure_space(blinded, kind="subspaces", num_parameters=9)
     with pytest.raises(InvalidInput, match="data subspaces"):
-        service.push_checkpoints(zoo, space=blinded, prefix=f"{family}/")
+        client.push_checkpoints(zoo, space=blinded, prefix=f"{family}/")
 
 
-def test_a_space_that_fixes_k(service: Any, plain: Client, zoo: Path, family: str) -> None:
+def test_a_space_that_fixes_k(client: Any, plain: Client, zoo: Path, family: str) -> None:
     """Its models have that K."""
     layout = open_checkpoint(zoo / "z-base.safetensors").layout
     name = f"{family}-fixed"
     plain.ensure_space(name, layout=layout, importance="weight", support_size=123)
-    service.push_checkpoints([zoo / "z-base.safetensors"], prefix=f"{family}/", space=name)
+    client.push_checkpoints([zoo / "z-base.safetensors"], prefix=f"{family}/", space=name)
     assert 123 == plain.models.get(name, f"{family}/z-base").support_size
 
 

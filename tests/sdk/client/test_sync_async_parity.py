@@ -399,9 +399,10 @@ def test_newcomers_join_alike(client: Any, space: str) -> None:
 
 
 def test_every_operation_is_asked_here() -> None:
-    """No public method of the clients is missing from this file, or from that of a resource."""
+    """No public method is missing from this file, or from that of a resource or of folders."""
     here = Path(__file__)
-    files = (here, *here.parent.glob("protocol/**/test_*.py"))
+    folders = here.with_name("test_push_checkpoints.py")
+    files = (here, folders, *here.parent.glob("protocol/**/test_*.py"))
     asked = "".join(file.read_text() for file in files)
     methods = operations(Client("http://kin.test")).keys() - {"close"}
     assert {"put_support", "webhooks.replay", "clusterings.policy.set"} <= methods

@@ -124,7 +124,7 @@ def test_an_empty_bitmap_is_no_support() -> None:
 def test_without_pyroaring_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing pyroaring says what to install."""
     monkeypatch.setitem(sys.modules, "pyroaring", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'modelkin\[fast\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'modelkin\[roaring\]'"):
         wire.encode_roaring(every(3))
 
 

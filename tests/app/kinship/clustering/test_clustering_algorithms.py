@@ -350,7 +350,7 @@ def test_a_missing_library_is_named(
 ) -> None:
     """Without the extra, one line says what to install."""
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtra, match=r"pip install '\.\[clustering\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install 'modelkin-service\[clustering\]'"):
         clustered(planted()[0], algorithm)
 
 

@@ -12,8 +12,9 @@ import pytest
 from app.infra.db.database import Database
 from app.infra.errors import Unavailable
 from app.jobs.service import JobService
-from app.kinship.findings.keeping import JOB_KIND, FindingKeeper
+from app.kinship.findings.keeping import FindingKeeper
 from app.kinship.findings.making import FindingMaker
+from app.kinship.findings.records import JOB_KIND
 from app.kinship.findings.service import FindingService
 from app.kinship.lineage import LineageService
 from app.models.catalog.writer import ModelWriter

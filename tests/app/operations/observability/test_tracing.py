@@ -138,7 +138,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A collector without the packages for it ends the start with what to install."""
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
     with (
-        pytest.raises(MissingExtra, match=r"pip install '\.\[otel\]'"),
+        pytest.raises(MissingExtra, match=r"pip install 'modelkin-service\[otel\]'"),
         exporting(Settings(otlp_endpoint=COLLECTOR)),
     ):
         pass
