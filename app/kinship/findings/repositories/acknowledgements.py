@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sqlalchemy import CursorResult, delete, insert, select, update
+from sqlalchemy import CursorResult, delete, insert, update
 
-from app.infra.db.database import Reader, Writer
+from app.infra.db.database import Writer
 from app.infra.db.tables.base import table_of
 from app.infra.db.tables.findings import AcknowledgementRow, FindingRow
 from app.models.spaces.records import SpaceRecord
@@ -16,7 +16,6 @@ from modelkin.types.reports.audits import Acknowledgement
 __all__ = [
     "acknowledgement_of",
     "delete_acknowledgement",
-    "find_acknowledgement",
     "put_acknowledgement",
 ]
 
@@ -58,14 +57,6 @@ def delete_acknowledgement(session: Writer, model_id: int) -> bool:
     done = session.execute(delete(row).where(row.model_id == model_id))
     _mark(session, model_id, is_acknowledged=False)
     return cast("CursorResult[None]", done).rowcount > 0
-
-
-def find_acknowledgement(session: Reader, model_id: int) -> Acknowledgement | None:
-    """What was acknowledged of a model, whether it holds or not."""
-    row = session.execute(
-        select(*AcknowledgementRow.__table__.columns).where(AcknowledgementRow.model_id == model_id)
-    ).one_or_none()
-    return None if row is None else acknowledgement_of(row)
 
 
 def _mark(session: Writer, model_id: int, *, is_acknowledged: bool) -> None:
