@@ -8,14 +8,13 @@ from typing import Any, Final
 
 from modelkin._validation import check_model_name
 from modelkin.errors import InvalidParameter
-from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
+from modelkin.federation.shards.plan import MIN_MEMBERS, Plan, default_shards
 
 __all__ = ["MAX_DEADLINE_S", "MAX_MEMBERS", "MIN_DEADLINE_S", "MergeRequest"]
 
 MAX_MEMBERS: Final = 1000
 MIN_DEADLINE_S: Final = 1
 MAX_DEADLINE_S: Final = 30 * 24 * 3600
-_DEFAULT_SHARDS: Final = 4
 _PIECE_VALUES: Final = 2**20
 """Values of a shard in one cell: a party holds A pieces of 4 MiB at a time, not its model."""
 
@@ -28,7 +27,7 @@ class MergeRequest:
         members: the names of members; or
         donors_of: the model whose ``k`` best donors they are; or
         clustering: the clustering that has them as ``cluster``.
-        aggregators: A; None for 4, or for the number of members if they are fewer.
+        aggregators: A; None for 4, or fewer where one absent member would leave too few of them.
         weights: ``"donors"``, ``"examples"``, ``"equal"``, or a weight by name; None for the
             default of these members.
         of: ``"weights"``, the models' weights, or ``"delta"``, their difference from a base that
@@ -95,7 +94,7 @@ class MergeRequest:
             )
         shards = self.aggregators
         if shards is None:
-            shards = min(_DEFAULT_SHARDS, members, num_parameters)
+            shards = default_shards(members, self.min_members, num_parameters)
         return Plan(
             num_parameters=num_parameters,
             shards=shards,

@@ -51,7 +51,11 @@ class MergeIn(RequestModel):
     )
     cluster: int | None = Field(None, ge=0, description="whose models are the members")
     aggregators: int | None = Field(
-        None, ge=1, le=MAX_MEMBERS, description="shards, each with a party that averages it; 4"
+        None,
+        ge=1,
+        le=MAX_MEMBERS,
+        description="shards, each with a party that averages it; by default 4, or fewer where one "
+        "absent member would leave too few parties",
     )
     weights: Literal["donors", "examples", "equal"] | dict[Text, float] | None = Field(
         None,

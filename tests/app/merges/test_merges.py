@@ -8,6 +8,7 @@ import httpx
 import numpy as np
 import pytest
 
+from app.merges.request import MergeRequest
 from modelkin.federation.sharing import Aggregator
 from tests.support.federations.merging import Floats, HubMerge, Party
 from tests.support.federations.sharing import fedavg
@@ -35,6 +36,14 @@ def wanted_of(merge: HubMerge) -> np.ndarray:
     values = {roster.place(name): party.values for name, party in merge.parties.items()}
     weights = [current.weights[place] for place in current.taking_part]
     return fedavg([values[place] for place in current.taking_part], weights)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("members", range(3, 9))
+def test_by_default_one_member_may_be_away(members: int) -> None:
+    """The others are enough to hold the shards; of three, nobody may be left out anyhow."""
+    plan = MergeRequest(clustering="latest", cluster=0).plan(M, members)
+    assert min(4, max(3, members - 1)) == plan.shards
+    assert plan.shards <= max(plan.min_members, members - 1)
 
 
 @pytest.mark.slow

@@ -58,7 +58,10 @@ def create_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-k", type=int, metavar="COUNT", help="the number of donors; default 10")
     parser.add_argument(
-        "--aggregators", type=int, metavar="COUNT", help="the number of shards; default 4"
+        "--aggregators",
+        type=int,
+        metavar="COUNT",
+        help="the number of shards; default 4, or fewer so that one member may be away",
     )
     parser.add_argument(
         "--weights",

@@ -18,15 +18,11 @@ from modelkin.federation.buckets.statements import Statements, statement_key
 from modelkin.federation.buckets.stores import Store
 from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.merging.polling import Polling
-from modelkin.federation.shards.plan import MIN_MEMBERS, Plan
+from modelkin.federation.shards.plan import MIN_MEMBERS, Plan, default_shards
 from modelkin.federation.sharing.values import ValueSink, source_of
 from modelkin.types.merges import Merge, Merged
 
 __all__ = ["BucketMerge"]
-
-_MOST_DEFAULT_SHARDS: Final = 4
-_LEAST_DEFAULT_SHARDS: Final = 2
-"""Who holds the only shard holds a whole update, if it lies."""
 
 _PIECE_VALUES: Final = 1 << 20
 
@@ -95,7 +91,7 @@ class BucketMerge:
         num_parameters = layout if isinstance(layout, int) else layout.num_parameters
         shards = aggregators
         if shards is None:
-            shards = min(_default_shards(len(given), min_members), num_parameters)
+            shards = default_shards(len(given), min_members, num_parameters)
         plan = Plan(
             num_parameters=num_parameters,
             shards=shards,
@@ -237,12 +233,6 @@ class BucketMerge:
             if end is not None and time.monotonic() > end:
                 raise TimeoutError(f"merge {self._name!r} has not ended; it goes on")
             time.sleep(pause)
-
-
-def _default_shards(members: int, min_members: int) -> int:
-    """A where nobody names it: so many that one member may be away, if ``min_members`` lets it."""
-    least = max(_LEAST_DEFAULT_SHARDS, min_members)
-    return min(_MOST_DEFAULT_SHARDS, members, max(least, members - 1))
 
 
 def _weights_of(

@@ -8,7 +8,15 @@ from typing import Any, Final
 from modelkin.core.indices import MAX_PARAMETERS
 from modelkin.errors import InvalidParameter
 
-__all__ = ["CHECK_WORDS", "MAX_ATTEMPT", "MIN_MEMBERS", "PIECE_VALUES", "RULES", "Plan"]
+__all__ = [
+    "CHECK_WORDS",
+    "MAX_ATTEMPT",
+    "MIN_MEMBERS",
+    "PIECE_VALUES",
+    "RULES",
+    "Plan",
+    "default_shards",
+]
 
 CHECK_WORDS: Final = 4
 """Zeros at the end of a concealed cell: where pairwise masks do not cancel, the sum shows it in
@@ -19,6 +27,9 @@ MAX_ATTEMPT: Final = 1
 
 MIN_MEMBERS: Final = 3
 """The default least number of members: each of two would know the values of the other."""
+_MOST_DEFAULT_SHARDS: Final = 4
+_LEAST_DEFAULT_SHARDS: Final = 2
+"""Who holds the only shard holds a whole update, if it lies."""
 
 RULES: Final = ("mean", "median", "trimmed_mean")
 """How an aggregator combines values; see ``modelkin.federation.shards.combine``."""
@@ -137,6 +148,12 @@ class Plan:
         if not isinstance(fields, dict) or set(fields) != set(cls.__slots__):
             raise InvalidParameter("not an object with the fields of a plan", field="plan")
         return cls(**fields)
+
+
+def default_shards(members: int, min_members: int, num_parameters: int) -> int:
+    """A where nobody names it: so many that one member may be away, if ``min_members`` lets it."""
+    least = max(_LEAST_DEFAULT_SHARDS, min_members)
+    return min(_MOST_DEFAULT_SHARDS, members, num_parameters, max(least, members - 1))
 
 
 def _check_range(field: str, value: Any, least: int, most: int) -> None:

@@ -58,7 +58,8 @@ class Merges(Resource):
             clustering: the id of a clustering, or ``"latest"``.
             k: the number of donors.
             cluster: a cluster's id in ``clustering``; its models are the members.
-            aggregators: A, parties that average a shard each; 4 by default.
+            aggregators: A, parties that average a shard each. By default 4, or fewer where one
+                absent member would leave too few to hold them.
             weights: the weights by name; else ``"donors"``, ``"examples"`` or ``"equal"``.
             of: ``"weights"``, or ``"delta"`` for differences to a base that all members have.
             conceal: whether aggregators see only sums, as by default.
