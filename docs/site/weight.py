@@ -21,6 +21,9 @@ _KEPT: Final = re.compile(r"(<(pre|script|style|textarea)\b.*?</\2>)", re.DOTALL
 _BLANKS: Final = re.compile(r"\s*\n\s*")
 _PLAIN: Final = re.compile(r'<span class="[nopw]">([^<]*)</span>')
 """Marks of the highlighter on blanks, names, operators and brackets: half of all marks."""
+_HOVERED: Final = re.compile(r'<span title="[^"]*">([^<]*)</span>')
+_LINKED: Final = re.compile(r'(<a class="autorefs[^>]*?) title="[^"]*"')
+"""What a pointer over a name of the reference would repeat: the name, with its module."""
 _UNUSED: Final = ("**/*.map", "assets/javascripts/lunr/**/*.js", "sitemap.xml*")
 """Sources for a debugger, and what searches in other languages than English."""
 
@@ -32,6 +35,7 @@ def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
 
 def lean(page: str) -> str:
     """The same page in fewer bytes."""
+    page = _LINKED.sub(r"\1", _HOVERED.sub(r"\1", page))
     parts = _KEPT.split(page)
     between = (_BLANKS.sub("\n", text) for text in parts[::3])
     kept = (_PLAIN.sub(r"\1", text) for text in parts[1::3])
