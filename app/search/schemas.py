@@ -13,6 +13,7 @@ from app.infra.http.schemas import (
     Estimate,
     Expected,
     Kappa,
+    Log10P,
     Note,
     RequestModel,
     ResponseModel,
@@ -49,6 +50,16 @@ class NeighborOut(ResponseModel):
         "null unless measure is ordered"
     )
     covered: Covered
+    unrelated: bool | None = Field(
+        description="whether it is as near as chance makes the nearest of the space's models; "
+        "where chance in each tensor is not known, whether kappa would be below .1 if the space "
+        "were one tensor. Null of data subspaces"
+    )
+    log10_p: Log10P
+    identical: bool | None = Field(
+        description="whether its support is the very same as that of the query: a copy, or a model "
+        "that was changed too little to tell. Null of data subspaces"
+    )
 
 
 class NeighborsOut(ResponseModel):
@@ -71,6 +82,9 @@ class NeighborsOut(ResponseModel):
                             "kappa": 0.779,
                             "ordered_similarity": None,
                             "covered": None,
+                            "unrelated": False,
+                            "log10_p": -58.2,
+                            "identical": False,
                         }
                     ],
                     "candidates": 8,

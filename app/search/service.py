@@ -38,6 +38,7 @@ from app.search.contenders import Scanned, find_contenders
 from app.search.orders import require_ordered
 from app.search.prepared_query import PreparedQuery
 from app.search.request import Proposal, SearchRequest, check_kappa, check_request
+from app.search.standing import with_standing
 from modelkin.types.search import Neighbor, Neighbors
 from modelkin.types.vocabulary import Compare, NeighborMeasure, UsedSearchMethod
 
@@ -134,7 +135,7 @@ class SearchService:
         items = self._comparer.with_chance(session, space, subject, found.items)
         if min_kappa is not None:
             items = [item for item in items if item.kappa is not None and item.kappa >= min_kappa]
-        return replace(found, items=tuple(items))
+        return replace(found, items=tuple(with_standing(session, space, subject, items)))
 
     def _find(self, request: SearchRequest, method: str, tags: Sequence[str]) -> Neighbors:
         """The nearest models by a method, without their chance."""

@@ -64,6 +64,7 @@ def test_neighbors_become_a_table() -> None:
     frame = FOUND.to_pandas()
     columns = ["model", "similarity", "jaccard", "estimate", "standard_error", "shared_indices"]
     columns += ["expected", "kappa", "ordered_similarity", "covered"]
+    columns += ["unrelated", "log10_p", "identical"]
     assert columns == list(frame.columns)
     assert ["b", 0.5, 1 / 3, "exact", 0.0, 2.0] == list(frame.loc[0])[:6]
     assert [False, True] == list(frame.shared_indices.isna())

@@ -26,9 +26,7 @@ from app.search.service import SearchService
 from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
-from modelkin.core.kinship.nearness import Nearness
 from modelkin.types.kinship import Graph, GraphEdge, GraphNode
-from modelkin.types.search import Neighbor
 
 __all__ = ["data", "routes"]
 
@@ -58,20 +56,6 @@ class _Around:
     k: int
     deadline: Deadline
 
-    def _chance(self, item: Neighbor, *sizes: int) -> tuple[float | None, bool | None]:
-        """The P of a neighbour, and whether it is that of unrelated models."""
-        own, other = sizes
-        near = Nearness.of(
-            item.similarity,
-            item.standard_error,
-            item.expected,
-            (own, other),
-            self.space.num_parameters,
-            self.space.models,
-            item.shared_indices,
-        )
-        return near.log10_p, None if near.log10_p is None else near.unrelated
-
     def graph(self, name: str) -> Graph:
         """Return a model, its nearest ``k``, and the edges to them.
 
@@ -94,7 +78,8 @@ class _Around:
                 item.expected,
                 item.kappa,
                 item.covered,
-                *self._chance(item, known[name].support_size, known[item.model].support_size),
+                item.log10_p,
+                None if item.log10_p is None else item.unrelated,
             )
             for item in found.items
             if item.model in known

@@ -41,6 +41,13 @@ class Neighbor:
             1; None unless ``measure="ordered"`` was asked.
         covered: the share of the space's parameters that both models have, over which all figures
             are; None where that is all, and where an estimate cannot know it.
+        unrelated: whether it is as near as chance makes the nearest of the space's models; where
+            chance in each tensor is not known, whether kappa would be below .1 if the space were
+            one tensor. None of data subspaces, or from an older service.
+        log10_p: the decimal logarithm of the P of so much between unrelated models, which have a
+            kappa of .1 at the most; None where chance in each tensor is not known.
+        identical: whether its support is the very same as that of the query: a copy, or a model
+            that was changed too little to tell. None of data subspaces, or from an older service.
     """
 
     model: str
@@ -53,6 +60,9 @@ class Neighbor:
     kappa: float | None = None
     ordered_similarity: float | None = None
     covered: float | None = None
+    unrelated: bool | None = None
+    log10_p: float | None = None
+    identical: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)

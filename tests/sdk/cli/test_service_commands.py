@@ -20,6 +20,7 @@ from modelkin.types.search import Neighbors
 from tests.sdk.cli.conftest import Run
 from tests.sdk.cli.conftest import modelkin as command
 from tests.sdk.cli.files import Tensors, random_tensors, save, save_sharded
+from tests.support.http_space import random_support, related
 from tests.support.servers.server_process import Server
 
 Ask = Callable[..., str]
@@ -219,6 +220,26 @@ def test_neighbors(family: str, ask: Ask, tmp_path: Path, way: str) -> None:
     assert ["MODEL", "SIMILARITY", "ERROR", "KAPPA", "JACCARD", "SHARED"] == lines[0].split()
     assert names == [line.split()[0] for line in lines[1:]]
     assert ["exact"] * len(names) == [line.split()[2] for line in lines[1:]]
+
+
+def test_neighbors_at_chance_and_copies_are_marked(server: Server, ask_here: Ask) -> None:
+    """In a last column, which is left out where nothing is marked."""
+    rng = np.random.default_rng(1)
+    base = random_support(rng, 10_000, 400)
+    models = {"base": base, "copy": base, "tuned": related(rng, base, 0.8)}
+    strangers = {f"stranger{at}": random_support(rng, 10_000, 400) for at in range(6)}
+    layout = modelkin.Layout.of([("body", (10_000,))])
+    with modelkin.Client(server.url) as client:
+        client.ensure_space("marked", layout=layout, importance="weight")
+        for name, support in (models | strangers).items():
+            client.put_support("marked", name, support)
+    rows = ask_here("neighbors", "base", "--space", "marked").splitlines()[1:]
+    ends = {row.split()[0]: row.split("  ")[-1].strip() for row in rows}
+    assert "identical" == ends.pop("copy")
+    assert ends.pop("tuned").isdigit()
+    assert dict.fromkeys(strangers, "at chance") == ends
+    [only] = ask_here("neighbors", "tuned", "--space", "marked", "-k", "1").splitlines()[1:]
+    assert only.split()[-1].isdigit()
 
 
 def test_a_model_without_an_option(family: str, ask: Ask, run: Run) -> None:

@@ -23,7 +23,7 @@ from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Query
 from modelkin.core.layout import NetworkOrder
 from modelkin.errors import InvalidParameter
-from modelkin.types.search import Neighbors, SimilarityMatrix
+from modelkin.types.search import Neighbor, Neighbors, SimilarityMatrix
 
 __all__ = [
     "caveats",
@@ -140,16 +140,25 @@ def neighbors(arguments: argparse.Namespace) -> Answer:
             measure=arguments.measure,
         )
     more = ("ORDERED",) if found.measure == "ordered" else ()
+    marked = ("",) if any(map(_standing, found)) else ()
     columns, scores = score_cells(found)
     rows = [
         (
             *(*score, share_text(n.jaccard), count_text(n.shared_indices)),
             *(share_text(n.ordered_similarity) for _ in more),
+            *(_standing(n) for _ in marked),
         )
         for score, n in zip(scores, found, strict=True)
     ]
-    text = table((*columns, "JACCARD", "SHARED", *more), rows) if rows else "no neighbours"
+    text = table((*columns, "JACCARD", "SHARED", *more, *marked), rows) if rows else "no neighbours"
     return Answer(text, fields_of(found), (*notes, *caveats(found)))
+
+
+def _standing(neighbor: Neighbor) -> str:
+    """What a neighbour is beside others, if that is to be said."""
+    if neighbor.identical:
+        return "identical"
+    return "at chance" if neighbor.unrelated else ""
 
 
 def donors(arguments: argparse.Namespace) -> Answer:
