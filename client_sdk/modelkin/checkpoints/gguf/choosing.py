@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 from modelkin.checkpoints.candidates import MACOS
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
-__all__ = ["GGUF_SUFFIX", "GgufChoice", "choose_gguf", "parts_of"]
+__all__ = ["GGUF_SUFFIX", "GgufChoice", "GgufPart", "choose_gguf", "gguf_part_of", "parts_of"]
 
 GGUF_SUFFIX: Final = ".gguf"
 
@@ -43,6 +43,19 @@ _ASIDE: Final = re.compile(
 """Projectors of images, matrices of importance, vocabularies: they lie beside a model."""
 _PART: Final = re.compile(r"(.+)-([0-9]{5})-of-([0-9]{5})\.gguf")
 """A part of a split file, whose numbers have five digits in llama.cpp, too."""
+
+
+class GgufPart(NamedTuple):
+    """A file's place in a split one."""
+
+    stem: str
+    number: int
+    total: int
+
+    @property
+    def first(self) -> str:
+        """The name of the first part, by which the model is opened."""
+        return _part(self.stem, 1, self.total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +111,7 @@ def choose_gguf(files: Iterable[str], where: str) -> GgufChoice | None:
         if _ASIDE.search(name):
             aside += 1
             continue
-        part = _PART.fullmatch(name)
-        stem = part[1] if part else name.removesuffix(GGUF_SUFFIX)
-        number, total = (int(part[2]), int(part[3])) if part else (1, 1)
+        stem, number, total = gguf_part_of(name) or (name.removesuffix(GGUF_SUFFIX), 1, 1)
         key = str(PurePosixPath(path).parent / stem), total
         candidate = found.setdefault(key, _Candidate(*_described(path, stem), total))
         candidate.parts[number] = path
@@ -114,6 +125,12 @@ def choose_gguf(files: Iterable[str], where: str) -> GgufChoice | None:
     return _best([*found.values()], where)
 
 
+def gguf_part_of(name: str) -> GgufPart | None:
+    """The place of a file in a split one, also of one alone, by its name; None for any other."""
+    found = _PART.fullmatch(name)
+    return None if found is None else GgufPart(found[1], int(found[2]), int(found[3]))
+
+
 def parts_of(name: str, files: Iterable[str]) -> tuple[str, ...] | None:
     """All parts of a split file by the name of its first; None for other files.
 
@@ -124,18 +141,17 @@ def parts_of(name: str, files: Iterable[str]) -> tuple[str, ...] | None:
     Raises:
         InvalidCheckpoint: it is not the first, or others are missing.
     """
-    found = _PART.fullmatch(name)
-    if found is None or int(found[3]) < 2:
+    found = gguf_part_of(name)
+    if found is None or found.total < 2:
         return None
-    stem, number, total = found[1], int(found[2]), int(found[3])
-    if number != 1:
+    if found.number != 1:
         raise InvalidCheckpoint(
-            f"{name}: it is part {number} of {total}: give {_part(stem, 1, total)}"
+            f"{name}: it is part {found.number} of {found.total}: give {found.first}"
         )
     held = set(files)
     names = []
-    for part in range(1, total + 1):
-        names.append(_part(stem, part, total))
+    for number in range(1, found.total + 1):
+        names.append(_part(found.stem, number, found.total))
         if names[-1] not in held:
             raise InvalidCheckpoint(f"{name}: part {quote(names[-1])} is missing beside it")
     return tuple(names)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from modelkin.checkpoints.candidates import MACOS, SUFFIX, Candidate, candidates, is_weights
-from modelkin.checkpoints.gguf.choosing import GGUF_SUFFIX, parts_of
+from modelkin.checkpoints.candidates import Candidate, candidates, is_weights
+from modelkin.checkpoints.gguf.choosing import GGUF_SUFFIX, gguf_part_of, parts_of
 from modelkin.checkpoints.indexes import read_pipeline
 from modelkin.checkpoints.repository import DEFAULTS, PIPELINE, choose, components
 from modelkin.core.adapters import CONFIG_NAME
@@ -28,7 +28,6 @@ __all__ = ["Below", "FolderContent", "LeftOut", "checkpoints_below", "is_inside"
 _CONFIGS: Final = ("config.json", CONFIG_NAME)
 _CARD: Final = "README.md"
 _PARTIAL: Final = re.compile(r"\.(?:incomplete|part|partial|crdownload|download|tmp|aria2)$", re.I)
-_GGUF_PART: Final = re.compile(r"-[0-9]{5}-of-[0-9]{5}$")
 _MAX_DEPTH: Final = 64
 _MAX_FILES: Final = 1_000_000
 
@@ -104,17 +103,21 @@ class _Walk:
                 raise
             self._leave(folder, f"it cannot be read: {error.strerror}", is_error=True)
             return
-        if PIPELINE in names and self._took_pipeline(folder, names):
+        parts = self._pipeline_parts(folder, names) if PIPELINE in names else None
+        if parts is not None:
+            self._take_pipeline(folder, names, parts)
+            self._visit_each([each for each in folders if each not in parts], depth)
             return
         is_model = self._took_model(folder, names)
         if not is_model:
             self._take_files(folder, names)
             self._say_unread(folder, names)
         if is_model and folder != self._root:
-            for each in folders:
-                if _holds_weights(each):
-                    self._leave(each, f"it is a part of the model in {self._name(folder)!r}")
+            self._leave_parts(folder, folders)
             return
+        self._visit_each(folders, depth)
+
+    def _visit_each(self, folders: Iterable[Path], depth: int) -> None:
         for each in folders:
             if depth >= _MAX_DEPTH:
                 self._leave(each, f"it is {_MAX_DEPTH} folders deep", is_error=True)
@@ -128,7 +131,7 @@ class _Walk:
             entries = sorted(found, key=lambda each: each.name)
         for entry in entries:
             path = Path(entry.path)
-            if entry.name.startswith((".", MACOS)):
+            if _is_hidden(entry.name):
                 continue
             if entry.is_dir(follow_symlinks=False):
                 folders.append(path)
@@ -167,21 +170,33 @@ class _Walk:
             if told is not None:
                 self._leave(folder / name, f"it is {told}")
 
-    def _took_pipeline(self, folder: Path, names: list[str]) -> bool:
-        """Whether a folder is a pipeline, each of whose components is a model."""
+    def _pipeline_parts(self, folder: Path, names: list[str]) -> list[Path] | None:
+        """The components that have weights, of a folder that is a pipeline; else None."""
         files = [*names, *_paths_below(folder)]
         try:
             choice = choose(files, str(folder))
             if choice.kind != "pipeline":
-                return False
+                return None
             listed = read_pipeline(folder / choice.first)
-            parts = components(choice, listed, files, str(folder))
+            return [folder / part for part in components(choice, listed, files, str(folder))]
         except (InvalidCheckpoint, OSError):
-            return False
+            return None
+
+    def _take_pipeline(self, folder: Path, names: list[str], parts: list[Path]) -> None:
+        """Take each component as a model, and say what lies beside them."""
         for part in parts:
-            found = Below(folder / part, self._name(folder / part), has_card=False)
-            self._content.found.append(found)
-        return True
+            self._content.found.append(Below(part, self._name(part), has_card=False))
+            with suppress(OSError):
+                self._leave_parts(part, sorted(filter(_is_folder, part.iterdir())))
+        for name in filter(_is_checkpoint, names):
+            self._leave(folder / name, "it lies beside the components of a pipeline")
+        self._say_unread(folder, names)
+
+    def _leave_parts(self, model: Path, folders: Iterable[Path]) -> None:
+        """Say which folders within a model hold weights, too."""
+        for each in folders:
+            if _holds_weights(each):
+                self._leave(each, f"it is a part of the model in {self._name(model)!r}")
 
     def _took_model(self, folder: Path, names: list[str]) -> bool:
         """Whether a folder holds one model, as a repository of a hub does."""
@@ -218,7 +233,7 @@ class _Walk:
             if path is not None:
                 self._take(path, folder / stem)
         for name in names:
-            if _is_gguf(name):
+            if name.endswith(GGUF_SUFFIX):
                 self._take_gguf(folder, name, names)
 
     def _path_of(self, folder: Path, candidate: Candidate) -> Path | None:
@@ -236,14 +251,16 @@ class _Walk:
         return folder / first
 
     def _take_gguf(self, folder: Path, name: str, names: list[str]) -> None:
-        stem = name.removesuffix(GGUF_SUFFIX)
+        part = gguf_part_of(name)
+        if part is not None and 1 < part.number <= part.total and part.first in names:
+            return  # it stands for all
         try:
             parts = parts_of(name, names)
         except InvalidCheckpoint as error:
-            if not _is_later_part(name, names):
-                self._leave(folder / name, str(error), is_error=True)
+            self._leave(folder / name, str(error), is_error=True)
             return
-        self._take(folder / name, folder / (_GGUF_PART.sub("", stem) if parts else stem))
+        stem = part.stem if part and parts else name.removesuffix(GGUF_SUFFIX)
+        self._take(folder / name, folder / stem)
 
     def _take(self, path: Path, named: Path) -> None:
         self._content.found.append(Below(path, self._name(named), has_card=False))
@@ -258,31 +275,32 @@ class _Walk:
         self._content.left_out.append(LeftOut(path, reason, is_error))
 
 
-def _is_gguf(name: str) -> bool:
-    return name.endswith(GGUF_SUFFIX) and name != GGUF_SUFFIX
-
-
 def _is_checkpoint(name: str) -> bool:
-    return is_weights(name) or _is_gguf(name) or name == SUFFIX
+    return is_weights(name) or name.endswith(GGUF_SUFFIX)
 
 
-def _is_later_part(name: str, names: Iterable[str]) -> bool:
-    """Whether the first part of a split file is there, which stands for all of them."""
-    stem = _GGUF_PART.sub("", name.removesuffix(GGUF_SUFFIX))
-    first = re.compile(re.escape(stem) + r"-00001-of-[0-9]{5}\.gguf")
-    return not first.fullmatch(name) and any(map(first.fullmatch, names))
+def _is_hidden(name: str) -> bool:
+    """Whether a file or folder is passed over without a word."""
+    return name.startswith(".")
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a folder is entered: no link is."""
+    return path.is_dir() and not path.is_symlink() and not _is_hidden(path.name)
 
 
 def _holds_weights(folder: Path) -> bool:
-    """Whether weights lie in a folder itself."""
-    with suppress(OSError):
-        return any(_is_checkpoint(each.name) for each in folder.iterdir())
+    """Whether weights lie in a folder, or in those within it."""
+    for _, folders, files in os.walk(folder):
+        folders[:] = [each for each in folders if not _is_hidden(each)]
+        if any(_is_checkpoint(each) and not _is_hidden(each) for each in files):
+            return True
     return False
 
 
 def _paths_below(folder: Path) -> Iterator[str]:
     """The paths of the files in a folder's own folders, one level down."""
-    for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.is_symlink() and not path.name.startswith("."):
-            with suppress(OSError):
-                yield from (f"{path.name}/{each.name}" for each in sorted(path.iterdir()))
+    for path in filter(_is_folder, sorted(folder.iterdir())):
+        with suppress(OSError):
+            names = sorted(each.name for each in path.iterdir())
+            yield from (f"{path.name}/{name}" for name in names if not _is_hidden(name))

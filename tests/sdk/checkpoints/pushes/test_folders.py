@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkin.checkpoints.pushes.folders import checkpoints_below
+from modelkin.checkpoints.pushes.folders import FolderContent, checkpoints_below
 from modelkin.checkpoints.pushes.gathering import gather
 from modelkin.checkpoints.pushes.manifests import read_manifest
 from modelkin.errors import InvalidParameter
@@ -19,6 +19,7 @@ from tests.support.models.checkpoints import random_tensors, safetensors, sharde
 
 CARD = b"---\nbase_model: acme/base\n---\n"
 FILE = safetensors(random_tensors(0))
+PIPELINE = b'{"_class_name": "P", "unet": ["diffusers", "U"], "vae": ["diffusers", "V"]}'
 
 
 def laid_out(root: Path, files: dict[str, bytes]) -> Path:
@@ -93,11 +94,29 @@ def test_a_card_makes_a_folder_one_model(tmp_path: Path) -> None:
 
 
 def test_components_of_a_pipeline(tmp_path: Path) -> None:
-    """Each component with weights is a model, as of a hub."""
-    listed = b'{"_class_name": "P", "unet": ["diffusers", "U"], "vae": ["diffusers", "V"]}'
+    """Each component with weights is a model, as of a hub; what lies beside them is said."""
     parts = {f"p/{part}/diffusion_pytorch_model.safetensors": FILE for part in ("unet", "vae")}
-    laid_out(tmp_path, {"p/model_index.json": listed, **parts})
-    assert {"p/unet": "p/unet", "p/vae": "p/vae"} == names(tmp_path)
+    laid_out(tmp_path, {"p/model_index.json": PIPELINE, **parts})
+    expected = {"p/unet": "p/unet", "p/vae": "p/vae"}
+    assert (expected, {}) == (names(tmp_path), left_out(tmp_path))
+    beside = ["v1-5-pruned.safetensors", "old.pt", "loras/x.safetensors", "a/b/c/deep.gguf"]
+    within = ["unet/more/below/z.safetensors", "unet/.hidden.safetensors", "vae/.cache/a.gguf"]
+    laid_out(tmp_path / "p", dict.fromkeys([*beside, *within], FILE))
+    expected |= {"p/loras/x": "p/loras/x.safetensors", "p/a/b/c/deep": "p/a/b/c/deep.gguf"}
+    assert expected == names(tmp_path)
+    said = left_out(tmp_path)
+    assert "pickle" in said.pop("p/old.pt")
+    assert {
+        "p/v1-5-pruned.safetensors": "it lies beside the components of a pipeline",
+        "p/unet/more": "it is a part of the model in 'p/unet'",
+    } == said
+
+
+def test_parts_of_a_split_file_without_their_first(tmp_path: Path) -> None:
+    """They are said, also beside the first of another number of parts."""
+    laid_out(tmp_path, dict.fromkeys(["m-00001-of-00001.gguf", "m-00002-of-00003.gguf"], FILE))
+    assert {"m-00001-of-00001": "m-00001-of-00001.gguf"} == names(tmp_path)
+    assert "give m-00001-of-00003.gguf" in left_out(tmp_path)["m-00002-of-00003.gguf"]
 
 
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
@@ -112,6 +131,8 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
             "m/model.safetensors": FILE,
             "m/pytorch_model.bin": b"",
             "m/deeper/model.safetensors": FILE,
+            "m/deep/down/model.safetensors": FILE,
+            "m/cached/._model.safetensors": FILE,
         },
     )
     (root / "out.safetensors").symlink_to(outside / "secret.safetensors")
@@ -124,6 +145,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
         "b.safetensors.part": "it is a download that has not ended",
         "folder": "it is a link that leads out of the folder",
         "gone.safetensors": "it is a link to nothing",
+        "m/deep": "it is a part of the model in 'm'",
         "m/deeper": "it is a part of the model in 'm'",
         "out.safetensors": "it is a link that leads out of the folder",
         "pipe.safetensors": "it is no file",
@@ -148,16 +170,30 @@ def test_a_closed_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [("closed", True)] == [(e.path.name, e.is_error) for e in content.left_out]
 
 
-SEGMENT = st.sampled_from(["a", "b", "model", "x.y", "ä", "A"])
+SEGMENT = st.sampled_from(["a", "b", "model", "x.y", "ä", "A", "unet", "vae"])
 PATH = st.lists(SEGMENT, min_size=1, max_size=3).map("/".join)
-ENDING = st.sampled_from([".safetensors", ".gguf"])
+ENDING = st.sampled_from([".safetensors", ".gguf", "-00001-of-00002.gguf"])
+FOLDER = st.lists(SEGMENT, max_size=2).map(lambda names: "".join(f"{name}/" for name in names))
 
 
-@given(st.lists(st.tuples(PATH, ENDING).map("".join), min_size=1, max_size=8, unique=True))
-def test_names_are_stable_and_unique(paths: list[str]) -> None:
+def is_told(path: Path, content: FolderContent) -> bool:
+    """Whether a file is of a model that was found, or left out."""
+    models = {each.path for each in content.found}
+    said = {each.path for each in content.left_out}
+    return bool({path, path.parent} & models or {path, *path.parents} & said)
+
+
+@given(
+    st.lists(st.tuples(PATH, ENDING).map("".join), min_size=1, max_size=8, unique=True),
+    st.sets(FOLDER, max_size=2),
+)
+def test_names_are_stable_and_unique(paths: list[str], pipelines: set[str]) -> None:
     """Whatever the layout: the same names again, none twice, and each file once or said."""
     with TemporaryDirectory() as folder:
         root = laid_out(Path(folder), dict.fromkeys(paths, b""))
+        laid_out(root, {f"{each}model_index.json": PIPELINE for each in pipelines})
+        content = checkpoints_below(root)
+        assert [] == [path for path in paths if not is_told(root / path, content)]
         found = gather(root, "acme/", None)
         assert found == gather(root, "acme/", None)
         models = [each.model for each in found.named]
