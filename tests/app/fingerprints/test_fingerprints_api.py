@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -103,6 +104,14 @@ def test_a_fingerprint_is_put_and_got(app: AppHarness) -> None:
     )
     refused = app.http.get("/v1/fingerprints/org/a", headers={"Accept": "text/html"})
     assert 406 == refused.status_code
+
+
+def test_a_date_is_the_same_by_another_offset(app: AppHarness) -> None:
+    """Though SQLite keeps no offset."""
+    date = "2026-01-02T03:04:05+02:00"
+    assert 201 == put(app, "dated", 1, published_at=date).status_code
+    got = app.http.get("/v1/fingerprints/dated").json()["published_at"]
+    assert datetime.fromisoformat(date) == datetime.fromisoformat(got)
 
 
 def test_a_condition_holds_under_the_lock(app: AppHarness) -> None:

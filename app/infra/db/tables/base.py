@@ -37,6 +37,10 @@ class Moment(TypeDecorator[datetime]):
     impl = DateTime(timezone=True)
     cache_ok = True
 
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        del dialect
+        return value if value is None or value.tzinfo is UTC else value.astimezone(UTC)
+
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         del dialect
         return None if value is None else value.replace(tzinfo=value.tzinfo or UTC)
