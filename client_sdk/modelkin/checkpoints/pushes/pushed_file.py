@@ -90,6 +90,10 @@ class PushedFile:
         warn_if_few(found.k, wanted, plan.checkpoint.num_parameters)
         return found
 
+    def share_of(self, k: int) -> int:
+        """How many of ``k`` indices of the whole space it has, of which it may lack a part."""
+        return self._plan.share_of(k)
+
     def weights(self) -> Weights:
         """The digests of all of its weights."""
         if self._reading is None:

@@ -227,6 +227,8 @@ class AsyncCheckpoints(AsyncUploads):
             chosen = await async_offload(file.support)
             size = await self.spaces.report_support_size(
                 space.name, chosen.k, client=model, support=chosen
+            if k is None or file.share_of(k) == chosen.k:
+                return chosen
             )
             k = size.k
         return await async_offload(file.support, k)

@@ -228,6 +228,8 @@ class Checkpoints(Uploads):
             chosen = offload(file.support)
             size = self.spaces.report_support_size(
                 space.name, chosen.k, client=model, support=chosen
+            if k is None or file.share_of(k) == chosen.k:
+                return chosen
             )
             k = size.k
         return offload(file.support, k)
