@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save as save_file
 
 from modelkin import (
     CheckpointItem,
@@ -128,6 +129,43 @@ def test_again_nothing_is_sent(client: Any, plain: Client, zoo: Path, family: st
     save(zoo / "stranger.safetensors", random_tensors(5, {f"{family}.other": (70, 30)}))
     changed = client.push_checkpoints(zoo, prefix=f"{family}/")
     assert {"unchanged": 3, "replaced": 1} == changed.counts
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_is_said_anew_is_sent(
+    client: Any, plain: Client, zoo: Path, family: str, tmp_path: Path, kept: bool
+) -> None:
+    """Another relation in a card, another date in a file, no tags; with a journal, too."""
+    card, tuned_name = zoo / "a-tuned" / "README.md", f"{family}/a-tuned"
+    push = {"prefix": f"{family}/", **({"resume": tmp_path / "journal"} if kept else {})}
+    client.push_checkpoints(zoo, **push)
+
+    def pushed(given: Any) -> dict[str, int]:
+        first, again = (client.push_checkpoints(given, **push).counts for _ in range(2))
+        assert {"unchanged": sum(first.values())} == again
+        return dict(first)
+
+    text = card.read_text()
+    for relation in ("finetune", "merge"):
+        card.write_text(text.replace("license", f"base_model_relation: {relation}\nlicense"))
+        assert {"unchanged": 3, "replaced": 1} == pushed(zoo)
+        assert relation == plain.fingerprints.info(tuned_name).base_relation
+        assert relation == plain.models.get(f"{family}-z-base", tuned_name).base_relation
+    base = zoo / "z-base.safetensors"
+    for day in (4, 5):
+        dated = {"modelspec.date": f"2026-05-0{day}T10:00:00.250+02:00"}
+        base.write_bytes(save_file(random_tensors(0, shapes_of(family, head=(10, 8))), dated))
+        assert {"unchanged": 3, "replaced": 1} == pushed(zoo)
+        published = plain.fingerprints.info(f"{family}/z-base").published_at
+        assert published is not None
+        assert day == published.day
+    none: list[str] = []
+    for tags in (None, none):
+        before = plain.models.get(f"{family}-z-base", tuned_name).tags
+        assert ("ants",) == before
+        counts = pushed([CheckpointItem(zoo / "a-tuned", tuned_name, tags=tags)])
+        assert {"unchanged" if tags is None else "replaced": 1} == counts
+    assert () == plain.models.get(f"{family}-z-base", tuned_name).tags
 
 
 def test_a_dry_run_sends_nothing(client: Any, plain: Client, zoo: Path, family: str) -> None:
@@ -313,11 +351,12 @@ def test_a_key_that_may_only_read(connect: Connect, locked: Server, zoo: Path, f
 def test_a_key_that_may_only_write(
     connect: Connect, locked: Server, zoo: Path, family: str
 ) -> None:
-    """It cannot find spaces, and is told to name one."""
+    """It is told that a push reads, too, for a space that is found and for one that is named."""
     key = operate(locked, "keys", "create", f"--tenant=w-{family}", "--scope=write")
     client = connect(locked.url, key)
-    with pytest.raises(PermissionDeniedError, match="name a space"):
-        client.push_checkpoints(zoo, prefix=f"{family}/")
+    for space in ("auto", f"{family}-named"):
+        with pytest.raises(PermissionDeniedError, match="use a key that may read, too"):
+            client.push_checkpoints(zoo, prefix=f"{family}/", space=space, create=True)
     client.close()
 
 

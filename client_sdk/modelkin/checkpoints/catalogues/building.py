@@ -156,9 +156,7 @@ class _Work:
         if is_fingerprint(path):
             return [(base, fingerprint_of(path))]
         checkpoint = open_checkpoint(path)
-        said = asdict(statements_of(checkpoint))
-        del said["tags"]  # they are of the hub's pages
-        base = replace(base, file_bytes=bytes_of(checkpoint), **said)
+        base = replace(base, file_bytes=bytes_of(checkpoint), **asdict(statements_of(checkpoint)))
         return [(base, fingerprint_of(checkpoint))]
 
     def _of_hub(self, wanted: Wanted) -> list[tuple[Base, Fingerprint]]:

@@ -23,7 +23,7 @@ from modelkin.checkpoints.header import read_metadata
 from modelkin.core.kinship.lineage import BaseRelation, relation_of
 from modelkin.errors import InvalidCheckpoint, InvalidName
 
-__all__ = ["Statements", "bytes_of", "moment_of", "statements_of"]
+__all__ = ["Statements", "bytes_of", "moment_of", "statements_of", "tags_of"]
 
 _CARD: Final = "README.md"
 _MAX_CARD: Final = 1 << 16
@@ -44,14 +44,12 @@ class Statements:
         published_at: when it was published.
         base_models: the models that it is made from.
         base_relation: what it is of them.
-        tags: what its card sorts it under.
     """
 
     license: str | None = None
     published_at: datetime | None = None
     base_models: tuple[str, ...] = ()
     base_relation: BaseRelation | None = None
-    tags: tuple[str, ...] = ()
 
 
 def statements_of(checkpoint: Checkpoint, *, has_card: bool = True) -> Statements:
@@ -61,7 +59,7 @@ def statements_of(checkpoint: Checkpoint, *, has_card: bool = True) -> Statement
         checkpoint: the checkpoint.
         has_card: whether the card in its folder is about it.
     """
-    first = min((tensor.path for tensor in checkpoint.stored), default=checkpoint.path)
+    first = _first(checkpoint)
     card = _card_of(first.parent) if has_card else {}
     held = dict[str, Sequence[str]]()
     with suppress(InvalidCheckpoint, OSError):
@@ -73,8 +71,12 @@ def statements_of(checkpoint: Checkpoint, *, has_card: bool = True) -> Statement
         published_at=moment_of(_text(held.get("date")) or ""),
         base_models=_names(card.get("base_model") or held.get("base_model") or ()),
         base_relation=relation_of(_text(card.get("base_model_relation"))),
-        tags=_tags(card.get("tags") or ()),
     )
+
+
+def tags_of(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """What the card in a checkpoint's folder sorts it under; nothing without one."""
+    return _tags(_card_of(_first(checkpoint).parent).get("tags") or ())
 
 
 def bytes_of(checkpoint: Checkpoint) -> int:
@@ -89,6 +91,10 @@ def moment_of(text: str) -> datetime | None:
     except ValueError:
         return None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _first(checkpoint: Checkpoint) -> Path:
+    return min((tensor.path for tensor in checkpoint.stored), default=checkpoint.path)
 
 
 def _of_safetensors(path: Path) -> dict[str, Sequence[str]]:

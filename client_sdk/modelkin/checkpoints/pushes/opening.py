@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from modelkin._validation import check_model_name
 from modelkin.checkpoints.adapters import Adapter
-from modelkin.checkpoints.catalogues.statements import Statements, statements_of
+from modelkin.checkpoints.catalogues.statements import Statements, statements_of, tags_of
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.importance import default_rule
 from modelkin.checkpoints.opening import open_checkpoint
@@ -34,6 +34,7 @@ class OpenedCheckpoint:
         kind: the kind of importance that its values have by themselves.
         is_adapter: whether it is one.
         said: what is said of it, by the person who pushes or else by its files.
+        tags: those that it is to have; None where nobody says any, and it keeps its own.
         size: the bytes of its files.
         state: changes where one of its files does.
     """
@@ -43,6 +44,7 @@ class OpenedCheckpoint:
     kind: str
     is_adapter: bool
     said: Statements
+    tags: tuple[str, ...] | None
     size: int
     state: str
 
@@ -76,6 +78,7 @@ def open_named(named: NamedCheckpoint, exclude: Sequence[str] = ()) -> OpenedChe
         checkpoint.kind,
         isinstance(checkpoint, Adapter),
         _said(named, _found(checkpoint, named.has_card)),
+        _tags(named, checkpoint),
         sum(stat.st_size for _, stat in states),
         ";".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in states),
     )
@@ -129,5 +132,12 @@ def _found(checkpoint: Checkpoint, has_card: bool) -> Statements:
 def _said(named: NamedCheckpoint, found: Statements) -> Statements:
     """What a person says counts before what the files say."""
     if named.base_model is not None and (named.base_model,) != found.base_models:
-        found = replace(found, base_models=(named.base_model,), base_relation=None)
-    return found if named.tags is None else replace(found, tags=named.tags)
+        return replace(found, base_models=(named.base_model,), base_relation=None)
+    return found
+
+
+def _tags(named: NamedCheckpoint, checkpoint: Checkpoint) -> tuple[str, ...] | None:
+    """Those that a person names, or else those of the card, if it has any."""
+    if named.tags is not None:
+        return named.tags
+    return (tags_of(checkpoint) or None) if named.has_card else None

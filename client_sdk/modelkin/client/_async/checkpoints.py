@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
 
 from modelkin._threads import check_threads, processors
 from modelkin._validation import check_tags
@@ -116,10 +116,8 @@ class AsyncCheckpoints(AsyncUploads):
         opened, failed = await async_offload(pushes.open_all, gathered.named, exclude, common)
         known: list[SpaceInfo] = []
         if any((each.named.space or space) == places.AUTO for each in opened):
-            try:
+            with places.reading():
                 known = [each async for each in self.spaces.list()]
-            except ApiError as error:
-                pushes.require_listing(error)
         found = places.Places(known, exclude)
         flow = pushes.jobs_of(opened, found, space, create=create)
         jobs, unplaced = await run_flow(flow, self._connection.run)
@@ -227,41 +225,32 @@ class AsyncCheckpoints(AsyncUploads):
             chosen = await async_offload(file.support)
             size = await self.spaces.report_support_size(
                 space.name, chosen.k, client=model, support=chosen
-            if k is None or file.share_of(k) == chosen.k:
-                return chosen
             )
             k = size.k
+            if k is None or file.share_of(k) == chosen.k:
+                return chosen
         return await async_offload(file.support, k)
 
     async def _stored(self, space: str, model: str) -> ModelInfo | None:
-        """The model as it is stored; None where it is not, or a key may not read it."""
-        try:
+        """The model as it is stored; None where it is not."""
+        with suppress(NotFoundError):
             return await self.models.get(space, model)
-        except (NotFoundError, PermissionDeniedError):
-            return None
+        return None
 
     async def _described(self, info: ModelInfo, job: Job) -> ModelInfo:
         """The model with what is said of it, after a request where that differs."""
-        said, fields = job.opened.said, dict[str, Any]()
-        if said.tags and (*sorted(said.tags),) != (*sorted(info.tags),):
-            fields["tags"] = said.tags
-        if said.base_models and said.base_models != info.base_models:
-            fields["base_models"] = said.base_models
-        if said.base_relation and said.base_relation != info.base_relation:
-            fields["base_relation"] = said.base_relation
+        fields = job.changes(info)
         return await self.models.update(info.space, info.model, **fields) if fields else info
 
     async def _state_weights(
         self, info: ModelInfo, weights: Weights, is_new: bool, notes: list[str]
     ) -> bool:
         """States the digests of the weights; whether they are others than before."""
-        try:
-            if not is_new:
+        if not is_new:
+            with suppress(NotFoundError):
                 stated = await self.models.weights(info.space, info.model)
                 if stated.digest == weights.digest and stated.revision == info.revision:
                     return False
-        except (NotFoundError, PermissionDeniedError):
-            pass
         try:
             await self.models.put_weights(info.space, info.model, weights, revision=info.revision)
             async for copies in self.models.duplicates(info.space, info.model):
@@ -271,29 +260,16 @@ class AsyncCheckpoints(AsyncUploads):
                     if each.says and (each.space, each.model) == (info.space, info.model)
                 ]
         except (NotFoundError, ConflictError, PermissionDeniedError):
-            return False  # an older service, a later revision, or a key that may not read
+            return False  # an older service, a later revision, or a key that may not write
         return True
 
     async def _send_lines(self, job: Job, fingerprint: Fingerprint, notes: list[str]) -> bool:
         """Stores the fingerprint with what is said of the model; whether it is another."""
-        said = job.opened.said
-        try:
-            known = await self.fingerprints.info(job.model)
-            same = known.digest == fingerprint.digest and known.license == said.license
-            if same and known.base_models == said.base_models:
+        with suppress(NotFoundError):
+            if job.has_lines(await self.fingerprints.info(job.model), fingerprint.digest):
                 return False
-        except (NotFoundError, PermissionDeniedError):
-            pass
         try:
-            await self.fingerprints.put(
-                job.model,
-                fingerprint,
-                base_models=said.base_models,
-                base_relation=said.base_relation,
-                license=said.license,
-                published_at=said.published_at,
-                file_bytes=job.opened.size,
-            )
+            await self.fingerprints.put(job.model, fingerprint, **job.stated)
         except (NotFoundError, PermissionDeniedError):
             return False  # an older service, or a key that may not write it
         except (ApiError, InvalidInput) as error:

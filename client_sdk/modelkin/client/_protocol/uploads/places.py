@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -20,10 +21,10 @@ from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from modelkin.core.matching.choosing import NO_FIT, Fit, best_fit, fit_of
 from modelkin.core.matching.correspondence import MIN_PART
-from modelkin.errors import ApiError, InvalidParameter
+from modelkin.errors import ApiError, InvalidParameter, PermissionDeniedError
 from modelkin.types.spaces import SpaceInfo
 
-__all__ = ["AUTO", "Place", "Places", "Wanted", "bases_first"]
+__all__ = ["AUTO", "Place", "Places", "Wanted", "bases_first", "reading"]
 
 AUTO: Final = "auto"
 """In place of a space's name: the space of the model's family."""
@@ -60,7 +61,6 @@ class Place:
         whole: of a space that is to be made, the tensors with those that it leaves out.
         exclude: patterns of the tensors that are left out, by the space or the caller.
         bases: the declared bases of the adapters that it is to be made for.
-        is_new: whether it did not exist before.
         held: the models that go to it.
     """
 
@@ -71,8 +71,12 @@ class Place:
     exclude: tuple[str, ...] = ()
     whole: Layout | None = None
     bases: tuple[str, ...] | None = None
-    is_new: bool = False
     held: set[str] = field(default_factory=set)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it did not exist before."""
+        return self.whole is not None
 
 
 class Places:
@@ -101,13 +105,14 @@ class Places:
         """The space of a name, for a model.
 
         Raises:
-            ApiError: there is none, and ``create`` is False.
+            ApiError: there is none, and ``create`` is False; or a key may not read it.
             InvalidParameter: it takes no supports that are made here.
         """
         place = self._named.get(name)
         if place is None:
             try:
-                place = self._of(require_plain((yield spaces.get(name))))
+                with reading():
+                    place = self._of(require_plain((yield spaces.get(name))))
             except ApiError as error:
                 if error.problem_code != "space_not_found" or not create:
                     raise
@@ -212,7 +217,7 @@ class Places:
         kept = wanted.layout.without(exclude) if exclude else wanted.layout
         importance = replace(wanted.importance, note=None)  # it is of one model
         bases = wanted.base_models if wanted.is_adapter else None
-        return Place(name, None, kept, importance, self.exclude, wanted.layout, bases, is_new=True)
+        return Place(name, None, kept, importance, self.exclude, wanted.layout, bases)
 
     def _free_name(self, wanted: Wanted) -> str:
         """A name after the base of a family, or after its first model."""
@@ -224,6 +229,25 @@ class Places:
             number += 1
             name = f"{stem}-{number}"
         return name
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Say why a push reads, where a key may not.
+
+    Raises:
+        PermissionDeniedError: the same, with what to do.
+    """
+    try:
+        yield
+    except PermissionDeniedError as error:
+        raise PermissionDeniedError(
+            error.status,
+            error.problem_code,
+            f"{error.detail}; a push of checkpoints compares with what is stored: use a key that "
+            f"may read, too",
+            request_id=error.request_id,
+        ) from error
 
 
 def require_plain(info: SpaceInfo) -> SpaceInfo:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
 
 from modelkin.checkpoints.pushes.gathering import NamedCheckpoint
 from modelkin.checkpoints.pushes.opening import OpenedCheckpoint, open_named
@@ -18,9 +18,11 @@ from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from modelkin.errors import ApiError, InvalidInput, MissingExtra, ModelkinError, SpaceMismatch
 from modelkin.types.checkpoints.pushed import PushedCheckpoint, PushedCheckpoints
+from modelkin.types.fingerprints.stored import StoredFingerprint
+from modelkin.types.models import ModelInfo
 from modelkin.types.vocabulary import PushState
 
-__all__ = ["FILE_ERRORS", "Job", "Push", "jobs_of", "open_all", "refusal_of", "require_listing"]
+__all__ = ["FILE_ERRORS", "Job", "Push", "jobs_of", "open_all", "refusal_of"]
 
 FILE_ERRORS: Final = (InvalidInput, SpaceMismatch, MissingExtra, OSError)
 """Errors of one checkpoint, so that the others go on."""
@@ -47,6 +49,32 @@ class Job:
         """The name of the model."""
         return self.opened.named.model
 
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What goes with its fingerprint."""
+        return {**asdict(self.opened.said), "file_bytes": self.opened.size}
+
+    def changes(self, info: ModelInfo) -> dict[str, Any]:
+        """The fields of a stored model that are to be others."""
+        said, tags = self.opened.said, self.opened.tags
+        changed = dict[str, Any]()
+        if tags is not None and {*tags} != {*info.tags}:
+            changed["tags"] = tags
+        if said.base_models and said.base_models != info.base_models:
+            changed["base_models"] = said.base_models
+        bases = said.base_models or info.base_models  # without any there is no relation
+        if bases and said.base_relation and said.base_relation != info.base_relation:
+            changed["base_relation"] = said.base_relation
+        return changed
+
+    def has_lines(self, stored: StoredFingerprint, digest: str) -> bool:
+        """Whether a stored fingerprint is this one, with all that is said of it."""
+        if stored.digest != digest:
+            return False
+        if stored.stated_by == "hub":  # what the service read itself stays as it was read
+            return True
+        return all(getattr(stored, name) == value for name, value in self.stated.items())
+
     def result(self, state: PushState, reason: str | None = None) -> PushedCheckpoint:
         """What became of it."""
         is_new, path = self.place.is_new, str(self.opened.named.path)
@@ -60,11 +88,12 @@ class Job:
             space_made,
             str(self.opened.named.path.absolute()),
             self.opened.state,
-            *said.base_models,
+            said.base_models,
             said.base_relation,
             said.license,
-            *said.tags,
-            *options,
+            None if said.published_at is None else said.published_at.isoformat(),
+            self.opened.tags,
+            options,
         ]
         return hashlib.sha256(json_bytes({"facts": facts})).hexdigest()[:32]
 
@@ -165,8 +194,10 @@ def open_all(
             failed.append(PushedCheckpoint(each.model, None, "failed", why, path=path))
             continue
         layout = layouts.setdefault(found.layout.digest, found.layout)
-        said = replace(found.said, tags=tuple(dict.fromkeys((*found.said.tags, *tags))))
-        opened.append(replace(found, layout=layout, said=said))
+        own = found.tags
+        if tags:
+            own = tuple(dict.fromkeys((*(own or ()), *tags)))
+        opened.append(replace(found, layout=layout, tags=own))
     return opened, failed
 
 
@@ -214,19 +245,6 @@ def refusal_of(error: Exception) -> str:
     if isinstance(error, OSError) and not isinstance(error, ModelkinError):
         return error.strerror or str(error)
     return str(error)
-
-
-def require_listing(error: ApiError) -> None:
-    """Say why spaces have to be listed, where a key may not; raise the error.
-
-    Raises:
-        ApiError: the error, or one that says so.
-    """
-    if error.status == 403:
-        hint = f"{error.detail}; to find a model's space its key has to read: name a space"
-        request_id = error.request_id
-        raise type(error)(error.status, error.problem_code, hint, request_id=request_id) from error
-    raise error
 
 
 def _wanted(opened: OpenedCheckpoint) -> Wanted:
