@@ -131,7 +131,7 @@ def create_app(services: Container) -> FastAPI:
         redoc_url=None,
         description=_DESCRIPTION,
         openapi_tags=[{"name": name, "description": text} for name, text in _TAGS],
-        servers=[{"url": settings.root_path}] if settings.root_path else None,
+        servers=[{"url": settings.root_path or "/"}],
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         telemetry=_telemetry(tracing, settings.root_path),
     )

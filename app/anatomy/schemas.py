@@ -10,6 +10,7 @@ from pydantic import Field
 
 from app.anatomy.records import ModelAnatomy, Relative, Relatives, TensorPairs, edge_to
 from app.fingerprints.records import FingerprintRecord
+from app.infra.http.fields import ModelName
 from app.infra.http.schemas import ResponseModel
 from modelkin.core.fingerprints.anatomy import Anatomy, AnatomyVerdict, Parent
 from modelkin.core.fingerprints.relations.edges import EdgeReason
@@ -56,8 +57,8 @@ Sentences = Annotated[
 
 class TensorSourceOut(ResponseModel):
     names: list[str] = Field(description="the tensor there; equal ones are one, with all names")
-    shape: list[int]
-    model: str
+    shape: list[int] = Field(description="its dimensions")
+    model: str = Field(description="the name of the model that has it")
     share: Share
     keys: int = Field(description="how many these are, at the coarser of both scales")
     expected: float = Field(description="how many strangers would have, at most")
@@ -82,7 +83,7 @@ class TensorSourceOut(ResponseModel):
 
 class TensorAnatomyOut(ResponseModel):
     names: list[str] = Field(description="the tensor; equal ones are one, with all their names")
-    shape: list[int]
+    shape: list[int] = Field(description="its dimensions")
     not_comparable: Literal["short", "structured", "few_values", "no_keys"] | None = Field(
         description="why it has no lines to compare: it is a vector or a side is below 64, a table "
         "that no training made, of few values as ternary weights, or of constant lines"
@@ -110,14 +111,14 @@ class TensorAnatomyOut(ResponseModel):
 
 
 class RelationOut(ResponseModel):
-    relation: RelationName
+    relation: RelationName = Field(description="one word for it")
     models: list[str] = Field(description="the one with the greater share first")
-    sentence: str
+    sentence: str = Field(description="the same for people, without a full stop")
 
 
 class KnownModelOut(ResponseModel):
-    model: str
-    revision: int
+    model: ModelName
+    revision: int = Field(description="of its fingerprint")
     stated_by: Literal["hub", "client"] = Field(
         description="`hub` where the service read the file itself; a client may state anything"
     )
@@ -139,7 +140,7 @@ class ParentOut(KnownModelOut):
     share_of_model: float = Field(description="of the other model's lines")
     share_of_parameters: float = Field(description="by the share of each tensor")
     added: float = Field(description="of the lines, those that no parent before has")
-    keys: int
+    keys: int = Field(description="sampled lines in common")
     expected: float = Field(description="how many strangers would have, at most")
     log10_p: Log10P
     log10_e: float = Field(
@@ -150,15 +151,17 @@ class ParentOut(KnownModelOut):
 
 class AnatomyOut(ResponseModel):
     model: str | None = Field(description="null of a fingerprint that is not stored")
-    revision: int | None
+    revision: int | None = Field(description="of its fingerprint; null where that is not stored")
     scale: int = Field(description="the coarsest that was compared: one line in so many")
-    verdict: AnatomyVerdict
+    verdict: AnatomyVerdict = Field(description="what it is as a whole, in one word")
     sentences: Sentences
     parents: list[ParentOut] = Field(
         description="models with lines in common, the one that adds most first; those that the "
         "service read itself before those that clients stated, but for origins of few tensors"
     )
-    relations: list[RelationOut]
+    relations: list[RelationOut] = Field(
+        description="what it is to its parents, as far as that was measured"
+    )
     tensors: list[TensorAnatomyOut] = Field(description="all tensors, in their order")
     compared: Compared
     common: Common
@@ -200,7 +203,7 @@ class RelativeOut(KnownModelOut):
     share_of_lines: Share
     share_of_model: float = Field(description="of the other model's lines")
     share_of_parameters: float | None = Field(description="by the share of each tensor")
-    keys: int
+    keys: int = Field(description="sampled lines in common")
     expected: float = Field(description="how many strangers would have, at most")
     log10_p: Log10P
     log10_e: float = Field(
@@ -249,15 +252,15 @@ class RelativesOut(ResponseModel):
 
 
 class TensorPairsOut(ResponseModel):
-    model: str
-    other: str
+    model: ModelName
+    other: str = Field(description="the name of the model that it is compared with")
     scale: int = Field(description="at which both were compared: one line in so many")
     verdict: AnatomyVerdict = Field(description="what the model is to the other one")
     parents: list[ParentOut] = Field(description="the other one, where chance is excluded")
     relations: list[RelationOut] = Field(description="what the model is to the other one")
     share_of_lines: Share
     share_of_other: float = Field(description="of the other model's lines")
-    keys: int
+    keys: int = Field(description="sampled lines in common")
     expected: float = Field(description="how many strangers would have, at most")
     log10_p: Log10P
     sentences: Sentences

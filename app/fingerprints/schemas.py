@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AwareDatetime, ConfigDict, Field
 
 from app.fingerprints.records import Facts, FingerprintRecord
+from app.infra.http.fields import ModelName, NextCursor, UpdatedAt
 from app.infra.http.requests.preconditions import entity_tag
 from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from modelkin._validation import check_base_models
@@ -52,7 +53,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
 class FingerprintOut(ResponseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
-    model: str
+    model: ModelName
     revision: int = Field(description="how many contents it has had")
     version: int = Field(description="the version of the tenant's fingerprints at its last change")
     scheme: Literal["lines1"] = Field(description="how its keys are made")
@@ -69,12 +70,14 @@ class FingerprintOut(ResponseModel):
     base_models: list[str] = Field(description="what it is said to be made from, unchecked")
     base_relation: BaseRelation | None = Field(description="what it is said to be of them")
     license: str | None = Field(description="as a hub writes it, unchecked")
-    published_at: datetime | None
+    published_at: datetime | None = Field(
+        description="when a hub or client says it was published; null where none does"
+    )
     file_bytes: int | None = Field(description="the bytes of the files that it was made from")
     source: str | None = Field(description="the id of the source that it came by, perhaps gone")
     hub_revision: str | None = Field(description="the hub's revision of the file")
-    created_at: datetime
-    updated_at: datetime
+    created_at: datetime = Field(description="when it was stored first, in UTC")
+    updated_at: UpdatedAt
 
     @classmethod
     def of(cls, record: FingerprintRecord) -> Self:
@@ -107,8 +110,8 @@ class FingerprintOut(ResponseModel):
 
 
 class FingerprintPage(ResponseModel):
-    items: list[FingerprintOut]
-    next_cursor: str | None
+    items: list[FingerprintOut] = Field(description="by name")
+    next_cursor: NextCursor
 
 
 class FactsIn(RequestModel):
@@ -118,9 +121,15 @@ class FactsIn(RequestModel):
         default_factory=list, description="the names of the models that it is made from"
     )
     base_relation: BaseRelation | None = Field(None, description="what it is of them")
-    license: Annotated[Text, Field(max_length=MAX_LICENSE)] | None = None
-    published_at: AwareDatetime | None = None
-    file_bytes: int | None = Field(None, ge=0, le=_MAX_NUMBER)
+    license: Annotated[Text, Field(max_length=MAX_LICENSE)] | None = Field(
+        None, description="as a hub writes it, `apache-2.0`; null where none is stated"
+    )
+    published_at: AwareDatetime | None = Field(
+        None, description="when it was published, with an offset; null where that is not known"
+    )
+    file_bytes: int | None = Field(
+        None, ge=0, le=_MAX_NUMBER, description="of the files that it was made from"
+    )
 
     def facts(self) -> Facts:
         """The facts for the service.

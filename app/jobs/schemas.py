@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.infra.http.fields import NextCursor
 from app.jobs.records import JobRecord, JobState
 
 __all__ = ["JobOut", "JobPage", "without_models"]
@@ -21,7 +22,7 @@ class ProgressOut(BaseModel):
 
 class JobErrorOut(BaseModel):
     code: str = Field(description="stable, for programs; includes the codes of problem documents")
-    detail: str
+    detail: str = Field(description="what went wrong, for people")
 
 
 class JobOut(BaseModel):
@@ -51,9 +52,9 @@ class JobOut(BaseModel):
         },
     )
 
-    id: str
-    kind: str
-    state: JobState
+    id: str = Field(description="made by the service, for paths")
+    kind: str = Field(description="what it does, such as `clustering` or `ingest`")
+    state: JobState = Field(description="queued, running, or how it ended")
     space: str | None = Field(description="the name of the space it is about")
     parameters: dict[str, Any] = Field(
         description="as given; a listing leaves out `models`, and so does a job that has ended "
@@ -72,10 +73,10 @@ class JobOut(BaseModel):
         validation_alias="cancel_requested",
         description="a client has cancelled it; it ends as soon as its handler notices",
     )
-    created_at: datetime
+    created_at: datetime = Field(description="when it was asked for, in UTC")
     not_before: datetime | None = Field(description="the earliest start, if not at once")
     started_at: datetime | None = Field(description="when it was first started")
-    finished_at: datetime | None
+    finished_at: datetime | None = Field(description="when it ended, in UTC; null before")
 
     @classmethod
     def of(cls, job: JobRecord) -> JobOut:
@@ -88,8 +89,8 @@ class JobOut(BaseModel):
 
 
 class JobPage(BaseModel):
-    items: list[JobOut]
-    next_cursor: str | None
+    items: list[JobOut] = Field(description="the newest first")
+    next_cursor: NextCursor
 
 
 def without_models(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -6,16 +6,20 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from app.infra.http.schemas import (
+from app.infra.http.fields import (
     ConstantTensors,
     Covered,
     Estimate,
     Expected,
     Kappa,
     Log10P,
+    ModelName,
     Note,
-    ResponseModel,
+    SharedIndices,
+    Similarity,
+    StandardError,
 )
+from app.infra.http.schemas import ResponseModel
 from app.kinship.lines.schemas import LikelyBaseOut, LineEvidenceOut
 from modelkin.core.kinship.line_relations import LineageRelation
 from modelkin.core.kinship.lineage import BaseRelation, Reason
@@ -61,12 +65,12 @@ class UsualOut(ResponseModel):
         "over those that are not declared relatives, and over the lower of two populations"
     )
     deviation: float = Field(description="the standard deviation of S over models")
-    models: int
+    models: int = Field(description="how many models these are")
 
 
 class DonorReasonOut(ResponseModel):
-    sentence: str
-    shared_indices: int | None
+    sentence: str = Field(description="for people")
+    shared_indices: SharedIndices
     z_score: float | None = Field(
         description="standard deviations that S is above the mean of the space"
     )
@@ -90,13 +94,13 @@ class DonorReasonOut(ResponseModel):
 
 
 class DonorOut(ResponseModel):
-    model: str
-    similarity: float
+    model: ModelName
+    similarity: Similarity
     weight: float = Field(
         description="its share of the mixture; all sum to 1, or to 0 if every donor is unrelated"
     )
     estimate: Estimate
-    standard_error: float
+    standard_error: StandardError
     expected: Expected
     kappa: Kappa
     unrelated: bool = Field(
@@ -106,14 +110,16 @@ class DonorOut(ResponseModel):
     )
     covered: Covered
     log10_p: Log10P
-    why: DonorReasonOut
+    why: DonorReasonOut = Field(description="the reason, in words and figures")
 
 
 class DonorsOut(ResponseModel):
-    target: str | None
-    method: str
-    weights: str
-    items: list[DonorOut]
+    target: str | None = Field(
+        description="the model that was asked for; null of a support that was sent"
+    )
+    method: str = Field(description="how donors were ranked")
+    weights: str = Field(description="how their shares of the mixture were made")
+    items: list[DonorOut] = Field(description="the best first")
     usual: UsualOut = Field(description="what z-scores are taken against")
     candidates: int = Field(description="models that were considered")
     left_out: int = Field(
@@ -137,10 +143,10 @@ class DonorsOut(ResponseModel):
 
 
 class KinOut(ResponseModel):
-    model: str
-    similarity: float
+    model: ModelName
+    similarity: Similarity
     estimate: Estimate
-    standard_error: float
+    standard_error: StandardError
     expected: Expected
     kappa: Kappa
     z_score: float | None = Field(description="deviations above what is usual")
@@ -158,11 +164,15 @@ class KinOut(ResponseModel):
 
 
 class LinkOut(ResponseModel):
-    model: str
-    base_model: str
+    model: ModelName
+    base_model: str = Field(description="the base that it declares")
     similarity: float | None = Field(description="null where the base is not in this space")
-    estimate: Estimate | None
-    standard_error: float | None
+    estimate: Estimate | None = Field(
+        description="as of kin; null where the base is not in this space"
+    )
+    standard_error: float | None = Field(
+        description="of the similarity; null where the base is not in this space"
+    )
     expected: Expected
     kappa: Kappa
     covered: Covered
@@ -174,13 +184,13 @@ class LinkOut(ResponseModel):
 
 
 class DeclaredBaseOut(ResponseModel):
-    base_model: str
+    base_model: str = Field(description="the name of the base")
     verdict: Verdict = Field(
         description="`unknown_base` where it is not in this space, and one of the two has no "
         "fingerprint"
     )
-    reason: Reason | None
-    similarity: float | None
+    reason: Reason | None = Field(description="what decided; null where it was not measured")
+    similarity: float | None = Field(description="S of the two; null where it was not measured")
     kappa: Kappa
     revision: int | None = Field(
         description="the revision that was compared, where that is an earlier one than the present"
@@ -194,8 +204,8 @@ class DeclaredBaseOut(ResponseModel):
 
 
 class LineageOut(ResponseModel):
-    model: str
-    verdict: Verdict
+    model: ModelName
+    verdict: Verdict = Field(description="on the declared base, or why there is none")
     reason: Reason | None = Field(
         description="what decided on the declared base; null where it was not measured"
     )
@@ -224,7 +234,7 @@ class LineageOut(ResponseModel):
         description="the model that contradicts the declared base, or leaves it in doubt"
     )
     kin: list[KinOut] = Field(description="the nearest models")
-    usual: UsualOut
+    usual: UsualOut = Field(description="the similarities of the other models")
     limit: float = Field(
         description="the S from which on a model stands out, 1 at most; in a space of weights "
         "kappa decides first: one at .3 or more stands out, one below .1 does not, and one between "
@@ -254,7 +264,7 @@ class LineageOut(ResponseModel):
 
 
 class FingerprintLineageOut(ResponseModel):
-    model: str
+    model: ModelName
     verdict: Verdict = Field(description="`unknown_base` where it has no fingerprint")
     reason: Reason | None = Field(description="`lines`; null where nothing was compared")
     summary: str = Field(description="why, for people")
@@ -291,8 +301,8 @@ class FingerprintLineageOut(ResponseModel):
 
 
 class LineageFindingOut(ResponseModel):
-    model: str
-    verdict: Verdict
+    model: ModelName
+    verdict: Verdict = Field(description="on the declared base, or why there is none")
     reason: Reason | None = Field(description="as in the lineage of the model")
     declared_base: str | None = Field(description="of several the one that decides")
     declared_bases: list[str] = Field(description="the names of all declared bases")
@@ -321,7 +331,7 @@ class LineageFindingOut(ResponseModel):
 
 
 class TensorSummaryOut(ResponseModel):
-    name: str
+    name: str = Field(description="as in the layout")
     size: int = Field(description="n_t, its parameters")
     share: float | None = Field(
         description="of the indices of all supports; null before a support is counted"

@@ -41,14 +41,16 @@ MemberToken = Annotated[
     Header(alias="Member-Token", max_length=200, description="the token of the party that asks"),
 ]
 
-Number = Annotated[int, Path(ge=0, le=_NUMBER)]
+Attempt = Annotated[int, Path(ge=0, le=_NUMBER, description="0, or 1 after members were left out")]
+Shard = Annotated[int, Path(ge=0, le=_NUMBER, description="the shard, from 0")]
+Piece = Annotated[int, Path(ge=0, le=_NUMBER, description="the piece of the shard, from 0")]
 
 
-async def _cell_address(attempt: Number, shard: Number, piece: Number) -> Address:
+async def _cell_address(attempt: Attempt, shard: Shard, piece: Piece) -> Address:
     return Address(attempt, shard, piece)
 
 
-async def _result_address(shard: Number, piece: Number) -> Address:
+async def _result_address(shard: Shard, piece: Piece) -> Address:
     return Address(None, shard, piece)
 
 

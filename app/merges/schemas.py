@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from app.infra.http.fields import CreatedAt, NextCursor
 from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.merges.records import MergeRecord, PartyRecord
 from app.merges.request import MAX_DEADLINE_S, MAX_MEMBERS, MIN_DEADLINE_S, MergeRequest
@@ -143,7 +144,9 @@ class VerdictIn(RequestModel):
         }
     )
 
-    attempt: int = Field(ge=0, le=1)
+    attempt: int = Field(
+        ge=0, le=1, description="that its cells are of: 0, or 1 once members were left out"
+    )
     members: dict[Text, Text] = Field(
         default_factory=dict, max_length=MAX_MEMBERS, description="why, by the member's name"
     )
@@ -153,26 +156,26 @@ class VerdictIn(RequestModel):
 class JoinOut(ResponseModel):
     """The party has joined."""
 
-    merge: str
-    model: str
+    merge: str = Field(description="the name of the merge")
+    model: str = Field(description="the name of the party")
 
 
 class CellOut(ResponseModel):
     """A cell is stored."""
 
-    attempt: int
-    shard: int
-    piece: int
-    size: int = Field(description="bytes")
+    attempt: int = Field(description="0, or 1 after members were left out")
+    shard: int = Field(description="the shard that it is of, from 0")
+    piece: int = Field(description="the piece of the shard, from 0")
+    size: int = Field(description="its bytes")
 
 
 class PartyOut(ResponseModel):
     """A party of a merge."""
 
-    name: str
-    joined: bool
-    neutral: bool
-    may_aggregate: bool
+    name: str = Field(description="of a model, or of a neutral party")
+    joined: bool = Field(description="whether it has joined")
+    neutral: bool = Field(description="whether it aggregates alone, without a model in the average")
+    may_aggregate: bool = Field(description="whether it may hold a shard")
     weight: float | None = Field(description="null until it is known, and of a neutral party")
     decided: bool = Field(description="whether it found all cells of this attempt good")
     left_out: str | None = Field(description="why it does not count; null while it does")
@@ -195,17 +198,17 @@ class PartyOut(ResponseModel):
 class MergeSummary(ResponseModel):
     """A merge without its parties."""
 
-    name: str
-    space: str
-    state: State
+    name: str = Field(description="unique in its space")
+    space: str = Field(description="the space whose models are averaged")
+    state: State = Field(description="what it waits for, or how it ended")
     attempt: int = Field(description="0, or 1 after members were left out")
     revision: int = Field(description="grows with every change")
-    request: dict[str, Any]
+    request: dict[str, Any] = Field(description="what it was created with, defaults included")
     digest: str | None = Field(description="of the roster: parties compare it; null while joining")
-    failure: str | None
-    created_at: datetime
+    failure: str | None = Field(description="why it failed; null where it did not")
+    created_at: CreatedAt
     due_at: datetime | None = Field(description="when the state ends by itself; null at the end")
-    ended_at: datetime | None
+    ended_at: datetime | None = Field(description="when it was done or failed, in UTC; null before")
 
     @classmethod
     def summary(cls, space: SpaceRecord, merge: MergeRecord) -> MergeSummary:
@@ -217,7 +220,7 @@ class MergeOut(MergeSummary):
     """A merge: all that a party needs to take part in it."""
 
     plan: dict[str, Any] = Field(description="M, A and all else that the parties agree on")
-    parties: list[PartyOut]
+    parties: list[PartyOut] = Field(description="members and neutral parties, by name")
     awaited: list[str] = Field(description="the parties that the present state waits for")
     roster: dict[str, Any] | None = Field(
         description="plan, parties in their order, and keys; null while joining"
@@ -246,8 +249,8 @@ class MergeOut(MergeSummary):
 class MergePage(ResponseModel):
     """A page of merges."""
 
-    items: list[MergeSummary]
-    next_cursor: str | None
+    items: list[MergeSummary] = Field(description="the newest first")
+    next_cursor: NextCursor
 
 
 def _summary(space: SpaceRecord, merge: MergeRecord) -> dict[str, Any]:

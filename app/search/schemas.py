@@ -7,17 +7,20 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import (
+from app.infra.http.fields import (
     ConstantTensors,
     Covered,
     Estimate,
     Expected,
+    Jaccard,
     Kappa,
     Log10P,
+    ModelName,
     Note,
-    RequestModel,
-    ResponseModel,
+    SharedIndices,
+    Similarity,
 )
+from app.infra.http.schemas import RequestModel, ResponseModel
 from modelkin.types.search import Neighbors, Overlap
 
 __all__ = [
@@ -37,12 +40,12 @@ MatrixMeasure = Literal["similarity", "kappa", "ordered"]
 
 
 class NeighborOut(ResponseModel):
-    model: str
-    similarity: float
-    jaccard: float
+    model: ModelName
+    similarity: Similarity
+    jaccard: Jaccard
     estimate: Estimate
     standard_error: float = Field(description="of the similarity; 0 only where it is exact")
-    shared_indices: int | None
+    shared_indices: SharedIndices
     expected: Expected
     kappa: Kappa
     ordered_similarity: float | None = Field(
@@ -100,10 +103,12 @@ class NeighborsOut(ResponseModel):
         }
     )
 
-    model: str | None
-    method: str
+    model: str | None = Field(
+        description="the model that was asked for; null of a support that was sent"
+    )
+    method: str = Field(description="how candidates were found: `exact`, `scan` or `lsh`")
     measure: NeighborMeasure = Field(description="what ranks the items")
-    items: list[NeighborOut]
+    items: list[NeighborOut] = Field(description="the nearest first")
     candidates: int = Field(
         description="models that the method proposed; the best of them were compared further"
     )
@@ -136,12 +141,14 @@ class NeighborsOut(ResponseModel):
 
 
 class TensorOverlapOut(ResponseModel):
-    name: str
-    size: int
-    a: int
-    b: int
-    shared_indices: int
-    similarity: float | None
+    name: str = Field(description="as in the layout")
+    size: int = Field(description="its parameters")
+    a: int = Field(description="indices of the first model in it")
+    b: int = Field(description="indices of the second model in it")
+    shared_indices: int = Field(description="indices in it that both have")
+    similarity: float | None = Field(
+        description="S within it; null where neither has an index there"
+    )
     expected: float | None = Field(description="S by chance within it, 2 a b / size / (a + b)")
     kappa: float | None = Field(description="S beyond chance within it")
 
@@ -185,11 +192,11 @@ class OverlapOut(ResponseModel):
         }
     )
 
-    a: str
-    b: str
+    a: str = Field(description="the name of the first model")
+    b: str = Field(description="the name of the second model")
     shared_indices: int | None = Field(description="null of data subspaces")
-    similarity: float
-    jaccard: float
+    similarity: Similarity
+    jaccard: Jaccard
     expected: Expected
     kappa: Kappa
     ordered_similarity: float | None = Field(
@@ -199,7 +206,9 @@ class OverlapOut(ResponseModel):
     angles: list[BlockAnglesOut] | None = Field(
         description="principal angles of data subspaces; null of supports"
     )
-    tensors: list[TensorOverlapOut] | None
+    tensors: list[TensorOverlapOut] | None = Field(
+        description="tensor by tensor, as in the layout; null without one"
+    )
     note: Note
     constant_tensors: ConstantTensors
     covered: Covered
@@ -212,12 +221,14 @@ class OverlapOut(ResponseModel):
 class SimilarityIn(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"models": ["org/a", "org/b"]}]})
 
-    models: Annotated[list[str], Field(min_length=1, max_length=1000)]
+    models: Annotated[list[str], Field(min_length=1, max_length=1000)] = Field(
+        description="names, in the order of rows and columns"
+    )
 
 
 class SimilarityOut(ResponseModel):
-    models: list[str]
-    measure: MatrixMeasure
+    models: list[str] = Field(description="names, in the order of rows and columns")
+    measure: MatrixMeasure = Field(description="which of the three matrices was asked for")
     similarity: list[list[float]] | None = Field(description="S; null where another is asked")
     kappa: list[list[float | None]] | None = Field(
         description="S beyond chance, null of pairs where a side sent only a signature; null as a "

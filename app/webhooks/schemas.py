@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, ConfigDict, Field, field_validator
 
 from app.infra.egress.addresses import MAX_URL_LENGTH
+from app.infra.http.fields import CreatedAt, NextCursor, UpdatedAt
 from app.infra.http.schemas import RequestModel, ResponseModel, Text, refuse_nul
 from app.webhooks.repositories.deliveries import Delivery
 from app.webhooks.repositories.subscriptions import Subscription
@@ -68,7 +69,7 @@ class _Fields(RequestModel):
         description="of neighbors.changed: the similarity S that a pair has to cross; 0.5 by "
         "default",
     )
-    description: Text | None = None
+    description: Text | None = Field(None, description="for people")
 
     def to_fields(self) -> dict[str, Any]:
         """The fields of the request, with valid names."""
@@ -101,7 +102,7 @@ class SubscriptionNew(_Fields):
     )
 
     url: Url = Field(description="where events are sent, http or https, on the public internet")
-    events: Events
+    events: Events = Field(description="the types of events to send")
 
     def to_subscription(self) -> SubscriptionIn:
         """The fields for the service."""
@@ -113,8 +114,8 @@ class SubscriptionChange(_Fields):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"enabled": True}]})
 
-    url: Url | None = None
-    events: Events | None = None
+    url: Url | None = Field(None, description="where events are sent from now on")
+    events: Events | None = Field(None, description="the types of events to send from now on")
     enabled: bool | None = Field(
         None, description="true also resets the failures, and sends pending deliveries at once"
     )
@@ -128,37 +129,43 @@ class SubscriptionChange(_Fields):
 
 
 class FailureOut(ResponseModel):
-    at: datetime
+    at: datetime = Field(description="when the attempt was made, in UTC")
     status: int | None = Field(description="of the answer; null without an answer")
-    detail: str
+    detail: str = Field(description="the receiver's answer, or why there was none")
 
 
 class SubscriptionOut(ResponseModel):
     """A subscription, without its secret."""
 
-    id: str
-    url: str
-    events: list[EventType]
-    space: str | None
-    model: str | None
-    tag: str | None
-    threshold: float | None
-    description: str | None
-    enabled: bool
+    id: str = Field(description="made by the service, for paths")
+    url: str = Field(description="where events are sent")
+    events: list[EventType] = Field(description="the types of events that are sent")
+    space: str | None = Field(description="only events of this space; null for all")
+    model: str | None = Field(description="only events about this model; null for all")
+    tag: str | None = Field(description="only events about models with this tag; null for all")
+    threshold: float | None = Field(
+        description="of neighbors.changed: the S that a pair has to cross; null without"
+    )
+    description: str | None = Field(description="for people; null without one")
+    enabled: bool = Field(description="whether events are sent")
     disabled_reason: str | None = Field(description="why the service disabled it; else null")
     previous_secret_until: datetime | None = Field(
         validation_alias="previous_until",
         description="until when a secret from before a rotation still signs",
     )
     failures: int = Field(description="failed attempts since the last success")
-    failing_since: datetime | None
+    failing_since: datetime | None = Field(
+        description="when the first of these failures was; null without any"
+    )
     paused_until: datetime | None = Field(
         description="nothing is sent before: the receiver asked for a delay, or did not answer"
     )
-    last_success_at: datetime | None
-    last_failure: FailureOut | None
-    created_at: datetime
-    updated_at: datetime
+    last_success_at: datetime | None = Field(
+        description="when an attempt succeeded last; null before the first"
+    )
+    last_failure: FailureOut | None = Field(description="the last failed attempt; null without one")
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
     @classmethod
     def of(cls, subscription: Subscription) -> SubscriptionOut:
@@ -184,13 +191,13 @@ class SubscriptionCreated(SubscriptionOut):
 
 
 class SubscriptionPage(ResponseModel):
-    items: list[SubscriptionOut]
-    next_cursor: str | None
+    items: list[SubscriptionOut] = Field(description="the newest first")
+    next_cursor: NextCursor
 
 
 class AttemptOut(ResponseModel):
-    at: datetime
-    seconds: float
+    at: datetime = Field(description="when it was made, in UTC")
+    seconds: float = Field(description="that it took")
     status: int | None = Field(description="of the answer; null without an answer")
     detail: str = Field(description="the receiver's answer, or why there was no answer")
 
@@ -199,15 +206,19 @@ class DeliveryOut(ResponseModel):
     """One event for one subscription, and its outcome."""
 
     id: str = Field(description="the `webhook-id`, the same for every attempt and replay")
-    subscription: str = Field(validation_alias="subscription_id")
-    type: str
+    subscription: str = Field(
+        validation_alias="subscription_id", description="the id of the subscription"
+    )
+    type: str = Field(description="of the event, such as `support.stored`")
     event: str = Field(
         validation_alias="event_id", description="the same for all subscriptions that receive it"
     )
     model: str | None = Field(
         description="the model that it is about; null for an event of a space, and for a ping"
     )
-    state: Literal["pending", "succeeded", "failed"]
+    state: Literal["pending", "succeeded", "failed"] = Field(
+        description="`pending` while attempts go on, else how it ended"
+    )
     attempts: int = Field(description="since it was created or last replayed")
     next_attempt_at: datetime | None = Field(
         validation_alias="due_at",
@@ -215,8 +226,10 @@ class DeliveryOut(ResponseModel):
     )
     log: list[AttemptOut] = Field(description="the last 20 attempts, the oldest first")
     payload: str = Field(description="the body as it is sent and signed")
-    created_at: datetime
-    finished_at: datetime | None
+    created_at: CreatedAt
+    finished_at: datetime | None = Field(
+        description="when it succeeded or failed, in UTC; null before"
+    )
 
     @classmethod
     def of(cls, delivery: Delivery) -> DeliveryOut:
@@ -227,5 +240,5 @@ class DeliveryOut(ResponseModel):
 
 
 class DeliveryPage(ResponseModel):
-    items: list[DeliveryOut]
-    next_cursor: str | None
+    items: list[DeliveryOut] = Field(description="the newest first")
+    next_cursor: NextCursor

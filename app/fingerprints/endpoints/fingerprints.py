@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Header, Query, Response
+from fastapi import Query, Response
 
 from app.fingerprints.dependencies import (
     FINGERPRINT_BODY,
@@ -25,7 +25,7 @@ from app.infra.errors import (
     QuotaExceeded,
 )
 from app.infra.http.answers import Answer, PageLimit, json_answer, page_answer
-from app.infra.http.dependencies import Cursor
+from app.infra.http.dependencies import Accept, Cursor
 from app.infra.http.requests.negotiation import choose
 from app.infra.http.requests.preconditions import IfMatch, PutCondition, is_known
 from app.infra.http.routes import Routes
@@ -129,7 +129,7 @@ def get(
     context: ReadingContext,
     service: Service[FingerprintService],
     name: ModelName,
-    accept: Annotated[str | None, Header()] = None,
+    accept: Accept = None,
 ) -> Response:
     """What is known of a fingerprint, as JSON; or the fingerprint, where `Accept` asks for that."""
     media_type = choose(accept, (wire.JSON, wire.FINGERPRINT))

@@ -19,6 +19,7 @@ from app.hubs.records import (
     SourceRecord,
 )
 from app.hubs.service import DEFAULT_BACKFILL_PER_HOUR, DEFAULT_POLL_S, SourceIn
+from app.infra.http.fields import CreatedAt, NextCursor, UpdatedAt
 from app.infra.http.schemas import RequestModel
 from app.models.spaces.stored_layouts import MAX_TENSOR_NAME_LENGTH
 from modelkin._validation import check_model_name, check_space_name
@@ -75,7 +76,7 @@ class SourceNew(RequestModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
-    kind: HubKindName
+    kind: HubKindName = Field(description="which kind of hub it is")
     space: str = Field(description="the space of its models, if they have the space's layout")
     secret: Secret = Field(description="verifies the events of the hub; never shown")
     url: Url | None = Field(
@@ -142,18 +143,34 @@ class SourceChanges(RequestModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"secret": "another one"}]})
 
-    space: str | None = None
-    secret: Secret | None = None
-    url: Url | None = None
-    token: Secret | None = None
-    importance: ImportanceName | None = None
-    base_model: str | None = None
-    exclude: Patterns | None = None
-    filters: FiltersIO | None = None
-    on_delete: OnDelete | None = None
-    poll_seconds: PollSeconds | None = None
-    fingerprints: bool | None = None
-    backfill_per_hour: PerHour | None = None
+    space: str | None = Field(None, description="the space of its models")
+    secret: Secret | None = Field(
+        None, description="verifies the events of the hub from now on; never shown"
+    )
+    url: Url | None = Field(None, description="of the hub or registry; null to record events alone")
+    token: Secret | None = Field(
+        None, description="the access token for the hub, never shown; null for none"
+    )
+    importance: ImportanceName | None = Field(
+        None, description="`weight` or `delta` alone; null for both, as far as bases are known"
+    )
+    base_model: str | None = Field(
+        None, description="the base of models that declare none; null for none"
+    )
+    exclude: Patterns | None = Field(
+        None, description="patterns of tensor names that supports leave out; null for none"
+    )
+    filters: FiltersIO | None = Field(None, description="the models to follow; null for all")
+    on_delete: OnDelete | None = Field(
+        None, description="whether models deleted on the hub are kept or removed here"
+    )
+    poll_seconds: PollSeconds | None = Field(
+        None, description="seconds between two comparisons of the hub's listing; null for never"
+    )
+    fingerprints: bool | None = Field(None, description="whether each model gets a fingerprint")
+    backfill_per_hour: PerHour | None = Field(
+        None, description="how many stored models an hour are read again; null for no limit"
+    )
 
     def to_changes(self) -> dict[str, Any]:
         """The fields that were sent, for the service."""
@@ -175,14 +192,14 @@ class SourceChanges(RequestModel):
 
 
 class RefusalOut(BaseModel):
-    at: datetime
-    detail: str
+    at: datetime = Field(description="when it came, in UTC")
+    detail: str = Field(description="why it was refused, for people")
 
 
 class SourceErrorOut(BaseModel):
-    at: datetime
-    code: str
-    detail: str
+    at: datetime = Field(description="when it happened, in UTC")
+    code: str = Field(description="stable, for programs")
+    detail: str = Field(description="what failed, for people")
 
 
 class FingerprintCountsOut(BaseModel):
@@ -200,28 +217,44 @@ class SourceOut(BaseModel):
 
     model_config = ConfigDict(from_attributes=True)
 
-    id: str
-    kind: HubKindName
-    space: str
-    url: str | None
-    has_token: bool
-    importance: ImportanceName | None
-    base_model: str | None
+    id: str = Field(description="made by the service, for paths")
+    kind: HubKindName = Field(description="which kind of hub it is")
+    space: str = Field(description="the space of its models, if they have its layout")
+    url: str | None = Field(description="of the hub; null where its events are only recorded")
+    has_token: bool = Field(description="whether an access token for the hub is stored")
+    importance: ImportanceName | None = Field(
+        description="`weight` or `delta` alone; null for both, as far as bases are known"
+    )
+    base_model: str | None = Field(
+        description="the base of models that declare none; null without one"
+    )
     exclude: list[str] = Field(description="patterns of tensor names that supports leave out")
-    filters: dict[str, list[str]]
-    on_delete: OnDelete
-    poll_seconds: int | None
+    filters: dict[str, list[str]] = Field(
+        description="`repos`, `owners` and `tags` to follow; empty for all models"
+    )
+    on_delete: OnDelete = Field(
+        description="whether models deleted on the hub are kept or removed here"
+    )
+    poll_seconds: int | None = Field(
+        description="seconds between two comparisons of the hub's listing; null for never"
+    )
     hook: str = Field(description="the path on this service that the hub sends its events to")
-    created_at: datetime
-    updated_at: datetime
-    last_delivery_at: datetime | None
+    created_at: CreatedAt
+    updated_at: UpdatedAt
+    last_delivery_at: datetime | None = Field(
+        description="when the last valid event came; null before the first"
+    )
     last_refusal: RefusalOut | None = Field(
         description="the last event with a wrong secret; at most one is recorded in 30 s"
     )
     last_error: SourceErrorOut | None = Field(description="the last failed poll or ingestion")
-    last_poll: dict[str, Any] | None = Field(description="what the last poll found")
-    last_poll_at: datetime | None
-    next_poll_at: datetime | None
+    last_poll: dict[str, Any] | None = Field(
+        description="counts of what the last poll found; null before the first"
+    )
+    last_poll_at: datetime | None = Field(
+        description="when the last poll ended; null before the first"
+    )
+    next_poll_at: datetime | None = Field(description="when the next poll is due; null for never")
     fingerprints: bool = Field(description="whether each model gets a fingerprint")
     backfill_per_hour: int | None = Field(
         description="how many stored models an hour are read again for their fingerprints"
@@ -243,8 +276,8 @@ class SourceOut(BaseModel):
 
 
 class SourcePage(BaseModel):
-    items: list[SourceOut]
-    next_cursor: str | None
+    items: list[SourceOut] = Field(description="the newest first")
+    next_cursor: NextCursor
 
 
 class HubEventOut(BaseModel):
@@ -256,13 +289,13 @@ class HubEventOut(BaseModel):
         validation_alias="event_id",
         description="the hub's id of the event, or a digest if the hub sent none",
     )
-    event: str
-    model: str | None
+    event: str = Field(description="in the hub's words, `repo.content.update`")
+    model: str | None = Field(description="its name on the hub; null where the event named none")
     revision: str | None = Field(description="the revision that it named; ingestion asks the hub")
-    outcome: Outcome
+    outcome: Outcome = Field(description="`enqueued` as a job, `ignored`, or only `recorded`")
     reason: str | None = Field(description="why the model is not synchronized")
     job: str | None = Field(description="the id of the job that synchronizes the model")
-    received_at: datetime
+    received_at: datetime = Field(description="when it came, in UTC")
 
     @classmethod
     def of(cls, event: HubEventRecord) -> HubEventOut:
@@ -270,17 +303,21 @@ class HubEventOut(BaseModel):
 
 
 class HubEventPage(BaseModel):
-    items: list[HubEventOut]
-    next_cursor: str | None
+    items: list[HubEventOut] = Field(description="the newest first")
+    next_cursor: NextCursor
 
 
 class ReceiptOut(BaseModel):
     """The outcome of a hub event."""
 
-    delivery_id: str
-    outcome: Outcome
-    reason: str | None
-    job: str | None
+    delivery_id: str = Field(
+        description="the hub's id of the event, or a digest if the hub sent none"
+    )
+    outcome: Outcome = Field(description="`enqueued` as a job, `ignored`, or only `recorded`")
+    reason: str | None = Field(description="why the model is not synchronized; null where it is")
+    job: str | None = Field(
+        description="the id of the job that synchronizes the model; null without one"
+    )
     duplicate: bool = Field(description="the same event came before")
 
     @classmethod

@@ -20,7 +20,7 @@ left (400) and a bug (500).
 from __future__ import annotations
 
 import http
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from fastapi import FastAPI
@@ -28,6 +28,7 @@ from fastapi.openapi.utils import get_openapi
 from starlette.routing import BaseRoute
 
 from app.infra.errors import CrossSiteRequest, MisdirectedRequest
+from app.infra.http.attribute_texts import describe_attributes
 from app.infra.http.examples import add_examples
 from app.infra.http.problems import PROBLEM, status_of
 from app.infra.http.schemas import Problem
@@ -38,6 +39,8 @@ __all__ = ["CODES", "Refusal", "Refuses", "everywhere", "install", "problems"]
 _REFERENCE = "#/components/schemas/{model}"
 CODES: Final = "x-codes"
 """The place where a route declares the codes of a status; the document shows statuses alone."""
+_UNDESCRIBED: Final = "Successful Response"
+"""FastAPI's description of an answer of which nothing is said."""
 
 
 Refusal: TypeAlias = type[ModelkinError] | tuple[int, str]
@@ -115,15 +118,29 @@ def _describe(document: dict[str, Any]) -> None:
         schemas.pop(unsent, None)
     problem = Problem.model_json_schema(ref_template=_REFERENCE)
     schemas |= problem.pop("$defs", {}) | {"Problem": problem}
+    for schema in schemas.values():
+        describe_attributes(schema)
+        for field in schema.get("properties", {}).values():
+            field.pop("title", None)  # its name again, in capitals
     add_examples(schemas)
     for operations in document["paths"].values():
         for method, operation in operations.items():
-            answers = operation["responses"]
-            answers |= {str(s): a for s, a in everywhere(method).items()}
-            refused = {s: a for s, a in answers.items() if int(s) >= 400}
-            for status in refused:
-                del answers[status]
-            answers |= {s: _answer(int(s)) for s in sorted(refused) if CODES in refused[s]}
+            for parameter in operation.get("parameters", ()):
+                parameter["schema"].pop("title", None)
+            operation["responses"] = dict(_answers(method, operation["responses"]))
+
+
+def _answers(method: str, declared: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The answers of an operation: those of success, and then its problems by status."""
+    refused = {int(status) for status in everywhere(method)}
+    for status, answer in declared.items():
+        if int(status) < 400:
+            if answer["description"] == _UNDESCRIBED:
+                answer["description"] = http.HTTPStatus(int(status)).phrase
+            yield status, answer
+        elif CODES in answer:
+            refused.add(int(status))
+    yield from ((str(status), _answer(status)) for status in sorted(refused))
 
 
 def _answer(status: int) -> dict[str, Any]:

@@ -2,69 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 __all__ = [
-    "ConstantTensors",
-    "Covered",
-    "Estimate",
-    "Expected",
-    "Kappa",
-    "LeastCovered",
-    "Log10P",
-    "Note",
     "Problem",
     "RequestModel",
     "ResponseModel",
     "Text",
     "finite_numbers",
     "refuse_nul",
-]
-
-Estimate = Literal["exact", "sketch", "signature"]
-Expected = Annotated[
-    float | None,
-    Field(
-        description="S0, the mean S of two supports drawn at random with as many indices in each "
-        "tensor; null without a layout, and where a side sent only a signature"
-    ),
-]
-Kappa = Annotated[
-    float | None,
-    Field(description="(S - S0) / (1 - S0), the similarity beyond chance; null as `expected` is"),
-]
-Log10P = Annotated[
-    float | None,
-    Field(
-        description="the decimal logarithm of P, the probability of so much or more between "
-        "unrelated models: each index of the smaller support lies in the other with the "
-        "probability that makes kappa .1, the most that networks trained apart have. It is an "
-        "upper bound; null where kappa is"
-    ),
-]
-ConstantTensors = Annotated[
-    list[str],
-    Field(description="the tensors that no training changed, which S and chance leave out"),
-]
-Covered = Annotated[
-    float | None,
-    Field(
-        description="the share of the parameters that both have, over which all figures are; null "
-        "where that is all, and where an estimate cannot know it"
-    ),
-]
-LeastCovered = Annotated[
-    float | None,
-    Field(
-        description="the least share of the parameters over which two models were compared; null "
-        "where that is all"
-    ),
-]
-Note = Annotated[
-    str | None,
-    Field(description="a caveat, such as an importance that the space does not state; else null"),
 ]
 
 
@@ -82,7 +30,7 @@ class ResponseModel(BaseModel):
 
 class FieldProblem(BaseModel):
     field: str = Field(description="which field, `layout[3].shape`")
-    message: str
+    message: str = Field(description="what is wrong with it, for people")
 
 
 class Problem(BaseModel):
@@ -104,8 +52,8 @@ class Problem(BaseModel):
     )
 
     type: str = Field(description="a URN that ends with the code")
-    title: str
-    status: int
+    title: str = Field(description="the phrase of the status, `Not Found`")
+    status: int = Field(description="the status of the answer")
     code: str = Field(description="stable, for programs")
     detail: str = Field(description="what is wrong, where, and what to do, for people")
     request_id: str = Field(description="stands in the service's log")

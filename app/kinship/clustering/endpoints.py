@@ -24,16 +24,14 @@ from app.jobs.endpoints import job_answer
 from app.jobs.schemas import JobOut
 from app.kinship.clustering.policies import PolicyService
 from app.kinship.clustering.records import ClusteringRecord
-from app.kinship.clustering.schemas import (
+from app.kinship.clustering.schemas.answers import (
     AssignmentOut,
-    ClusteringIn,
     ClusteringOut,
     ClusteringPage,
-    ClusteringPolicyIn,
     ClusteringPolicyOut,
     ClusteringSummary,
-    NewcomerIn,
 )
+from app.kinship.clustering.schemas.requests import ClusteringIn, ClusteringPolicyIn, NewcomerIn
 from app.kinship.clustering.service import LATEST, ClusteringService
 from app.models.catalog.dependencies import Stated, TagFilter
 from app.models.catalog.endpoints.payloads import ANY_BODY, AnyPayload

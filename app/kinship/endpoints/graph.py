@@ -6,22 +6,25 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated
 from xml.sax.saxutils import escape, quoteattr
 
-from fastapi import Header, Query, Response
+from fastapi import Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
 from app.infra.errors import NotAcceptable
 from app.infra.http.answers import AnswerMemory, streamed_answer
-from app.infra.http.requests.negotiation import choose
-from app.infra.http.routes import Routes
-from app.infra.http.schemas import (
+from app.infra.http.dependencies import Accept
+from app.infra.http.fields import (
     ConstantTensors,
     Covered,
     Expected,
     Kappa,
     Log10P,
     Note,
+    Similarity,
+    StandardError,
 )
+from app.infra.http.requests.negotiation import choose
+from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.kinship.graph import FoundGraph, GraphService
 from app.models.catalog.dependencies import TagFilter
@@ -67,19 +70,19 @@ _EDGE_KEYS = {
 
 class NodeOut(BaseModel):
     id: str = Field(description="the name of a model")
-    kind: str
-    support_size: int
-    tags: list[str]
+    kind: str = Field(description="what it sent: support, signature or subspace")
+    support_size: int = Field(description="K; of a data subspace, its columns")
+    tags: list[str] = Field(description="in order of the alphabet")
     base_model: str | None = Field(description="the declared base; null where there are several")
     base_models: list[str] = Field(description="all declared bases")
 
 
 class EdgeOut(BaseModel):
-    source: str
-    target: str
-    similarity: float
+    source: str = Field(description="the name of one model")
+    target: str = Field(description="the name of the other model")
+    similarity: Similarity
     estimate: str = Field(description="exact or signature")
-    standard_error: float
+    standard_error: StandardError
     expected: Expected
     kappa: Kappa
     covered: Covered
@@ -91,8 +94,10 @@ class EdgeOut(BaseModel):
 
 
 class GraphFactsOut(BaseModel):
-    k: int | None
-    threshold: float | None
+    k: int | None = Field(
+        description="edges to the k nearest of each; null where a threshold was given"
+    )
+    threshold: float | None = Field(description="the least S of an edge; null where k was given")
     version: int = Field(description="of the space")
     note: Note
     constant_tensors: ConstantTensors = []
@@ -107,11 +112,11 @@ class GraphOut(BaseModel):
 
     model_config = ConfigDict(title="Graph")
 
-    directed: bool
-    multigraph: bool
-    graph: GraphFactsOut
-    nodes: list[NodeOut]
-    edges: list[EdgeOut]
+    directed: bool = Field(description="false: an edge is of both")
+    multigraph: bool = Field(description="false: two models have one edge at most")
+    graph: GraphFactsOut = Field(description="what the graph was made with")
+    nodes: list[NodeOut] = Field(description="the models")
+    edges: list[EdgeOut] = Field(description="pairs of near models")
 
 
 @routes.get(
@@ -141,7 +146,7 @@ def graph(
         Query(gt=0, le=1, allow_inf_nan=False, description="or between all with this S or more"),
     ] = None,
     compare: CompareBy = None,
-    accept: Annotated[str | None, Header()] = None,
+    accept: Accept = None,
 ) -> Response:
     """All models and who is near whom; JSON by default, GraphML by `Accept`.
 

@@ -25,15 +25,15 @@ _COUNTS = {
 
 
 class AcknowledgementOut(ResponseModel):
-    verdict: Verdict
+    verdict: Verdict = Field(description="the verdict that was acknowledged")
     base: str | None = Field(
         description="the base that the finding was about: the declared one, else the likely one"
     )
-    note: str | None
+    note: str | None = Field(description="why, for others; null without one")
     made_by: str | None = Field(
         description="the first characters of the key; null where no key is required"
     )
-    made_at: datetime
+    made_at: datetime = Field(description="when it was acknowledged, in UTC")
 
 
 class AcknowledgementIn(RequestModel):
@@ -75,9 +75,9 @@ class FindingTotalsOut(ResponseModel):
 
 
 class LineageFindingPage(ResponseModel):
-    items: list[KeptFindingOut]
+    items: list[KeptFindingOut] = Field(description="what matters first")
     next_cursor: str | None = Field(description="null at the last page")
-    totals: FindingTotalsOut
+    totals: FindingTotalsOut = Field(description="counts by verdict, over all pages")
 
     @classmethod
     def of(cls, found: FindingPage) -> LineageFindingPage:

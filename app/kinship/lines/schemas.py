@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from app.infra.http.fields import ModelName, StatedBy
 from app.infra.http.schemas import ResponseModel
 from modelkin.core.fingerprints.relations.edges import EdgeReason
 from modelkin.core.fingerprints.sources import Verdict as LineVerdict
@@ -16,7 +17,7 @@ __all__ = ["LikelyBaseOut", "LineEvidenceOut"]
 
 
 class LineRelationOut(ResponseModel):
-    relation: LineageRelation
+    relation: LineageRelation = Field(description="one word for it")
     models: list[str] = Field(description="the models that it is about")
     sentence: str = Field(description="for people, in English, without a full stop")
 
@@ -57,12 +58,16 @@ class LineEvidenceOut(ResponseModel):
 
 
 class LikelyBaseOut(ResponseModel):
-    model: str
+    model: ModelName
     verdict: LineVerdict = Field(description="what the model in question is to it")
-    share_of_lines: float
-    log10_p: float
+    share_of_lines: float = Field(
+        description="of the lines of the model in question, those that it has"
+    )
+    log10_p: float = Field(
+        description="the decimal logarithm of the probability of so many by chance"
+    )
     edge: EdgeReason | None = Field(
         description="why it is drawn as a base: a `copy`, a `part`, or `lines` where it is the "
         "older; null where nothing says which of the two came first"
     )
-    stated_by: Literal["hub", "client"]
+    stated_by: StatedBy

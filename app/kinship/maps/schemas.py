@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.infra.http.schemas import ConstantTensors, LeastCovered, RequestModel, ResponseModel
+from app.infra.http.fields import ConstantTensors, CreatedAt, InSpace, LeastCovered
+from app.infra.http.schemas import RequestModel, ResponseModel
 from app.kinship.maps.records import MapRecord
 from app.kinship.maps.request import MapRequest
 from app.models.spaces.records import SpaceRecord
@@ -41,7 +41,7 @@ class MapInfo(ResponseModel):
     """A map, without its places."""
 
     id: str = Field(description="that of the job which drew it")
-    space: str
+    space: InSpace
     version: int = Field(description="of the space that was drawn")
     changed_models: int = Field(description="models that were stored or changed since")
     parameters: dict[str, Any] = Field(description="of the request")
@@ -50,8 +50,8 @@ class MapInfo(ResponseModel):
     )
     edges: int = Field(description="of the graph of nearest neighbours that was laid out")
     parts: int = Field(description="of the graph that no edge joins: islands of the map")
-    seconds: float
-    created_at: datetime
+    seconds: float = Field(description="that the job took")
+    created_at: CreatedAt
 
     @classmethod
     def of(cls, space: SpaceRecord, drawn: MapRecord, changed_models: int) -> MapInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Annotated, Final
 
-from fastapi import Header, Path, Request, Response
+from fastapi import Path, Request, Response
 
 from app.infra.errors import (
     FingerprintNotFound,
@@ -22,7 +22,7 @@ from app.infra.http.answers import (
     page_answer,
     streamed_answer,
 )
-from app.infra.http.dependencies import Cursor
+from app.infra.http.dependencies import Accept, Cursor
 from app.infra.http.middleware.security_headers import POLICY, page_policy
 from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.requests.negotiation import choose
@@ -159,7 +159,7 @@ def show(
     service: Service[ReportService],
     memory: AnswerMemory,
     report: ReportId,
-    accept: Annotated[str | None, Header()] = None,
+    accept: Accept = None,
 ) -> Response:
     """One report, as `Accept` says.
 

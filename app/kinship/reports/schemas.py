@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BeforeValidator, ConfigDict, Field
 
+from app.infra.http.fields import NextCursor
 from app.infra.http.schemas import RequestModel, ResponseModel
 from app.kinship.reports.records import ReportPolicyRecord, ReportRecord
 from app.kinship.reports.service import Since
@@ -156,8 +157,10 @@ class ReportInfoOut(ResponseModel):
     id: str = Field(description="that of the job which made it")
     since: datetime | None = Field(description="the begin of its time; null for all models")
     until: datetime = Field(description="the end of its time")
-    size: ReportSizeOut
-    made_by: Literal["request", "policy"]
+    size: ReportSizeOut = Field(description="its figures")
+    made_by: Literal["request", "policy"] = Field(
+        description="`policy` where it was made by itself"
+    )
 
     @classmethod
     def of(cls, report: ReportRecord) -> ReportInfoOut:
@@ -165,8 +168,8 @@ class ReportInfoOut(ResponseModel):
 
 
 class ReportPage(ResponseModel):
-    items: list[ReportInfoOut]
-    next_cursor: str | None
+    items: list[ReportInfoOut] = Field(description="the newest first")
+    next_cursor: NextCursor
 
 
 class ReportOut(ResponseModel):
@@ -179,7 +182,7 @@ class ReportOut(ResponseModel):
     service: str = Field(description="the version of the service that made it")
     since: datetime | None = Field(description="the begin of its time; null for all models")
     until: datetime = Field(description="the end of its time")
-    size: ReportSizeOut
+    size: ReportSizeOut = Field(description="its figures")
     opening: str = Field(description="what it is about, for people")
     headlines: list[str] = Field(description="the lines that matter, for people")
     notes: list[str] = Field(description="what it cannot say, or did not look at")
@@ -213,8 +216,8 @@ class ReportPolicyIn(RequestModel):
 
 
 class ReportPolicyOut(ResponseModel):
-    every_seconds: int
-    keep: int
+    every_seconds: int = Field(description="from one report to the next")
+    keep: int = Field(description="reports that are kept; the oldest are deleted")
     last_at: datetime | None = Field(description="when the last report was started by it")
     next_at: datetime = Field(description="when the next one is due")
 

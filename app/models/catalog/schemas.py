@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field
 from pydantic_core import to_json
 
+from app.infra.http.fields import CreatedAt, InSpace, ModelName, NextCursor, UpdatedAt
 from app.infra.http.requests.preconditions import entity_tag
 from app.infra.http.schemas import RequestModel, ResponseModel, Text, finite_numbers
 from app.models.catalog.records import DeclaredBases, ModelRecord
@@ -54,26 +54,30 @@ _EXAMPLE: Final[dict[str, Any]] = {
 class ModelOut(ResponseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
-    space: str
-    model: str
-    kind: Literal["support", "signature", "subspace"]
+    space: InSpace
+    model: ModelName
+    kind: Literal["support", "signature", "subspace"] = Field(
+        description="what it sent: a support, only a signature, or a data subspace"
+    )
     support_size: int = Field(description="K; of a data subspace, how many columns it has")
     digest: str | None = Field(
         description="of the support or subspace; null where there is only a signature"
     )
     revision: int = Field(description="how many contents it has had")
     version: int = Field(description="the version of the space when it last changed")
-    tags: list[str]
-    attributes: dict[str, Any]
-    source: str | None
+    tags: list[str] = Field(description="texts to find it by, in order of the alphabet")
+    attributes: dict[str, Any] = Field(description="the caller's own JSON values, by name")
+    source: str | None = Field(
+        description="where it comes from, as it was said; null where it was not"
+    )
     base_model: str | None = Field(description="the declared base; null where there are several")
     base_models: list[str] = Field(description="all declared bases, as of a merge")
     base_relation: BaseRelation | None = Field(
         description="what the model is said to be of its bases; null where that is not stated"
     )
     verified: bool = Field(description="the signature was computed here, from the support")
-    created_at: datetime
-    updated_at: datetime
+    created_at: CreatedAt
+    updated_at: UpdatedAt
 
     @classmethod
     def of(cls, space: SpaceRecord, model: ModelRecord) -> Self:
@@ -129,8 +133,8 @@ class StoredModelOut(ModelOut):
 
 
 class ModelPage(ResponseModel):
-    items: list[ModelOut]
-    next_cursor: str | None
+    items: list[ModelOut] = Field(description="in the order that was asked for")
+    next_cursor: NextCursor
 
 
 MAX_ATTRIBUTES_BYTES: Final = 16 << 10
@@ -189,13 +193,27 @@ class ModelUpdate(RequestModel):
         }
     )
 
-    tags: Annotated[list[str], Field(fail_fast=True)] | None = None
-    attributes: Attributes | None = None
-    merge_attributes: Attributes | None = None
-    source: Text | None = None
-    base_model: str | None = None
-    base_models: Annotated[list[str], Field(fail_fast=True)] | None = None
-    base_relation: BaseRelation | None = None
+    tags: Annotated[list[str], Field(fail_fast=True)] | None = Field(
+        None, description="in place of its tags; an empty list for none"
+    )
+    attributes: Attributes | None = Field(
+        None, description="in place of its attributes; an empty object for none"
+    )
+    merge_attributes: Attributes | None = Field(
+        None, description="into its attributes: a new value for a name, and null to remove one"
+    )
+    source: Text | None = Field(
+        None, description="where it comes from, in your words; null for unknown"
+    )
+    base_model: str | None = Field(
+        None, description="the name of the model that it is made from; null for none"
+    )
+    base_models: Annotated[list[str], Field(fail_fast=True)] | None = Field(
+        None, description="all that it is made from, as of a merge; not with `base_model`"
+    )
+    base_relation: BaseRelation | None = Field(
+        None, description="what it is of its bases; null where that is not stated"
+    )
 
     @property
     def bases(self) -> BaseChange | Unchanged:

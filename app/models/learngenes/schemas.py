@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from app.infra.http.fields import CreatedAt, InSpace, NextCursor
 from app.infra.http.requests.preconditions import entity_tag
 from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.models.learngenes.records import Content, Details, LearngeneRecord, shown_cluster
@@ -50,9 +50,9 @@ Metrics = Annotated[
 class TensorIn(RequestModel):
     """A tensor of the file."""
 
-    name: str = Field(min_length=1, max_length=1000)
+    name: str = Field(min_length=1, max_length=1000, description="unique in the file")
     dtype: str = Field(max_length=20, description="in the words of safetensors: F32, BF16, ...")
-    shape: list[Dimension] = Field(max_length=32)
+    shape: list[Dimension] = Field(max_length=32, description="its dimensions; empty of a scalar")
 
 
 class LearngeneIn(RequestModel):
@@ -95,7 +95,7 @@ class LearngeneIn(RequestModel):
     )
     rounds: int | None = Field(None, ge=0, le=MAX_COUNT, description="of training together")
     metrics: Metrics = Field(default_factory=dict, description="numbers by name")
-    note: Text | None = None
+    note: Text | None = Field(None, description="for people who start from it")
 
     def content(self) -> Content:
         """The content that it states, checked."""
@@ -108,30 +108,32 @@ class LearngeneIn(RequestModel):
 
 
 class TensorOut(ResponseModel):
-    name: str
-    dtype: str
-    shape: list[int]
+    name: str = Field(description="unique in the file")
+    dtype: str = Field(description="in the words of safetensors: F32, BF16, ...")
+    shape: list[int] = Field(description="its dimensions; empty of a scalar")
 
 
 class LearngeneSummary(ResponseModel):
     """A version of a cluster's learngene, without its tensors."""
 
-    space: str
+    space: InSpace
     cluster: Cluster = Field(description="the lasting id, or `all` for the whole space")
     version: int = Field(description="1 for the first of its cluster; never used twice")
     clustering: str | None = Field(description="that the cluster was found in; null for `all`")
     digest: str = Field(description="`sha256:` of the file, in hexadecimal")
     bytes: int = Field(description="of the file")
-    num_tensors: int
+    num_tensors: int = Field(description="tensors of the file")
     kept: bool = Field(description="whether the service keeps the file: `GET .../file`")
     reference: dict[str, Any] | None = Field(description="where the file is in its owner's hub")
     members: int | None = Field(description="how many models it was averaged over, as was said")
-    rounds: int | None
-    metrics: dict[str, float]
-    note: str | None
+    rounds: int | None = Field(
+        description="of training together, as was said; null where it was not"
+    )
+    metrics: dict[str, float] = Field(description="numbers by name, as was said")
+    note: str | None = Field(description="for people who start from it; null without one")
     published_by: str | None = Field(description="the first characters of the key")
     stale: bool = Field(description="the newest clustering has no such cluster any more")
-    created_at: datetime
+    created_at: CreatedAt
 
     @classmethod
     def summary(
@@ -167,8 +169,8 @@ class LearngeneOut(LearngeneSummary):
 class LearngenePage(ResponseModel):
     """A page of learngenes."""
 
-    items: list[LearngeneSummary]
-    next_cursor: str | None
+    items: list[LearngeneSummary] = Field(description="the newest first")
+    next_cursor: NextCursor
 
 
 def _summary(space: SpaceRecord, learngene: LearngeneRecord, stale: bool) -> dict[str, Any]:

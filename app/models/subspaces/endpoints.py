@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Header, Response
+from fastapi import Response
 
 from app.infra.errors import (
     ModelNotFound,
@@ -13,6 +11,7 @@ from app.infra.errors import (
     QuotaExceeded,
 )
 from app.infra.http.answers import Answer
+from app.infra.http.dependencies import Accept
 from app.infra.http.requests.negotiation import choose
 from app.infra.http.requests.preconditions import PutCondition
 from app.infra.http.routes import Routes
@@ -92,7 +91,7 @@ def get(
     reader: Service[ModelReader],
     name: ModelName,
     space_name: KindName,
-    accept: Annotated[str | None, Header()] = None,
+    accept: Accept = None,
 ) -> Response:
     """The subspace of a model; as `.npy` the columns of all its blocks side by side."""
     with context.reading() as session:

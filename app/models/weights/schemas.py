@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
+from app.infra.http.fields import InSpace, ModelName, NextCursor
 from app.infra.http.schemas import RequestModel, ResponseModel, Text
 from app.models.spaces.stored_layouts import MAX_TENSOR_NAME_LENGTH, MAX_TENSORS
 from modelkin.core.weights import Weights
@@ -56,15 +57,15 @@ class WeightsIn(RequestModel):
 
 
 class WeightsOut(ResponseModel):
-    space: str
-    model: str
-    digest: str
+    space: InSpace
+    model: ModelName
+    digest: str = Field(description="the same for the same names, dtypes, shapes and values")
     tensors: dict[str, str] = Field(description="the first 32 digits of each tensor's digest")
-    files: int
-    size: int
-    dtypes: dict[str, int]
+    files: int = Field(description="how many files hold them")
+    size: int = Field(description="the bytes that they take")
+    dtypes: dict[str, int] = Field(description="parameters by dtype")
     stated_by: Literal["hub", "client"] = _BY
-    revision: int
+    revision: int = Field(description="the revision of the model whose support was made from them")
 
     @classmethod
     def stated(cls, space: str, model: str, weights: StatedWeights) -> WeightsOut:
@@ -82,22 +83,22 @@ class WeightsOut(ResponseModel):
 
 
 class DuplicateModelOut(ResponseModel):
-    space: str
-    model: str
-    files: int
-    size: int
-    dtypes: dict[str, int]
+    space: InSpace
+    model: ModelName
+    files: int = Field(description="how many files hold its weights")
+    size: int = Field(description="the bytes that they take")
+    dtypes: dict[str, int] = Field(description="parameters by dtype")
     stated_by: Literal["hub", "client"] = _BY
-    stored_at: datetime
+    stored_at: datetime = Field(description="when the model was stored first, in UTC")
     says: str | None = Field(description="how its files differ from those of the first; null there")
 
 
 class DuplicateWeightsOut(ResponseModel):
-    digest: str
+    digest: str = Field(description="of the weights that all have")
     items: list[DuplicateModelOut] = Field(description="the model that was stored first ahead")
     truncated: bool = Field(description="whether more models have these weights")
 
 
 class DuplicatePage(ResponseModel):
-    items: list[DuplicateWeightsOut]
-    next_cursor: str | None
+    items: list[DuplicateWeightsOut] = Field(description="by digest")
+    next_cursor: NextCursor

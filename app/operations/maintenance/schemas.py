@@ -30,8 +30,10 @@ class JobIn(RequestModel):
         json_schema_extra={"examples": [{"kind": "stop_list", "parameters": {"share": 0.5}}]}
     )
 
-    kind: Literal["rebuild_buckets", "stop_list"]
-    parameters: ParametersIn = Field(default_factory=ParametersIn)
+    kind: Literal["rebuild_buckets", "stop_list"] = Field(description="what it does")
+    parameters: ParametersIn = Field(
+        default_factory=ParametersIn, description="of a stop_list; another job has none"
+    )
 
     @model_validator(mode="after")
     def _fitting(self) -> JobIn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from app.infra.db.database import Database
 from app.infra.errors import Unavailable
@@ -25,8 +25,8 @@ router = APIRouter(tags=["health"])
 
 
 class Health(BaseModel):
-    status: Literal["ok"] = "ok"
-    version: str
+    status: Literal["ok"] = Field("ok", description="always `ok`: anything else is a problem")
+    version: str = Field(description="of the service")
 
 
 @router.head("/livez", include_in_schema=False)

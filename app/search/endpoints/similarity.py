@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, get_args
 from urllib.parse import quote
 
 import numpy as np
-from fastapi import Header, Query, Response
+from fastapi import Query, Response
 from pydantic_core import to_json
 
 from app.infra.errors import (
@@ -21,6 +21,7 @@ from app.infra.errors import (
     Unavailable,
 )
 from app.infra.http.answers import AnswerMemory, LayoutMemory, gathered_answer, list_answer
+from app.infra.http.dependencies import Accept
 from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.requests.negotiation import choose
 from app.infra.http.routes import Routes
@@ -122,7 +123,7 @@ def similarity(
         ),
     ] = "similarity",
     compare: CompareBy = None,
-    accept: Annotated[str | None, Header()] = None,
+    accept: Accept = None,
 ) -> Response:
     """The similarities of all pairs, rows in the order asked; JSON, CSV or `.npy` by `Accept`.
 

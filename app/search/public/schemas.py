@@ -7,9 +7,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from app.infra.http.fields import ModelName, NextCursor
 from app.infra.http.schemas import RequestModel, ResponseModel
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.schemas import ImportanceKind, SignatureSpecOut
+from app.models.spaces.schemas.answers import ImportanceKind, SignatureSpecOut
 from app.search.public.records import MAX_DAILY_QUERIES, STEPS, Nearest, PublicSettings, PublicSpace
 from app.search.public.service import MAX_DESCRIPTION_LENGTH
 
@@ -69,8 +70,8 @@ class PublicSpaceOut(ResponseModel):
     """A public space."""
 
     owner: str = Field(description="the tenant that it belongs to")
-    space: str
-    description: str
+    space: str = Field(description="its name, unique among those of the owner")
+    description: str = Field(description="of the owner, for people; empty without one")
     step: float = Field(description="scores are multiples of it")
     floor: float = Field(description="the least score that is shown")
     daily_queries: int = Field(description="that each tenant may make in a day of UTC")
@@ -85,27 +86,30 @@ class PublicSpaceOut(ResponseModel):
 class PublicSpacePage(ResponseModel):
     """A page of public spaces."""
 
-    items: list[PublicSpaceOut]
-    next_cursor: str | None
+    items: list[PublicSpaceOut] = Field(description="by owner and name")
+    next_cursor: NextCursor
 
 
 class PublicImportanceOut(ResponseModel):
     """What supports are selected by, without the note of the owner."""
 
     kind: ImportanceKind
-    base: str | None
+    base: str | None = Field(
+        description="delta: the digest of the weights that differences are taken from; null where "
+        "none is stated"
+    )
 
 
 class PublicSpaceDetails(PublicSpaceOut):
     """A public space, with what a query has to fit."""
 
-    num_parameters: int
+    num_parameters: int = Field(description="M, which an index is below")
     layout_digest: str | None = Field(description="of its layout, null without one")
-    importance: PublicImportanceOut
+    importance: PublicImportanceOut = Field(description="what its supports are selected by")
     blinding: str | None = Field(
         description="the check value of the key that its supports are blinded under, or null"
     )
-    signature: SignatureSpecOut
+    signature: SignatureSpecOut = Field(description="how signatures are made of supports")
     remaining: int = Field(description="queries that your tenant has left today")
 
     @classmethod
@@ -125,7 +129,7 @@ class PublicSpaceDetails(PublicSpaceOut):
 
 
 class PublicNeighborOut(ResponseModel):
-    model: str
+    model: ModelName
     score: float = Field(
         description="its similarity in steps, rounded up or down at random, the nearer step more "
         "often; the same query gets the same again"
@@ -150,9 +154,9 @@ class PublicNeighborsOut(ResponseModel):
         }
     )
 
-    items: list[PublicNeighborOut]
-    step: float
-    floor: float
+    items: list[PublicNeighborOut] = Field(description="the largest scores first, ties by name")
+    step: float = Field(description="scores are multiples of it")
+    floor: float = Field(description="the least score that is shown")
     remaining: int = Field(description="queries that your tenant has left today")
     truncated: bool = Field(
         description="there are more models than one query compares, and others from the floor on "

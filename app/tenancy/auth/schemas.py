@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from app.infra.http.fields import CreatedAt, NextCursor
 from app.infra.http.schemas import RequestModel, ResponseModel
 from app.tenancy.auth.records import Identity, KeyRecord
 from app.tenancy.auth.service import MAX_LABEL_LENGTH
@@ -59,13 +60,13 @@ class KeyOut(ResponseModel):
     """A key without its secret part."""
 
     prefix: str = Field(description="its first characters, by which it is named")
-    label: str
-    scopes: list[Scope]
-    state: Literal["valid", "expired", "revoked"]
+    label: str = Field(description="what it is for; empty where that was not said")
+    scopes: list[Scope] = Field(description="what it may do, in order of the alphabet")
+    state: Literal["valid", "expired", "revoked"] = Field(description="whether it opens anything")
     current: bool = Field(description="whether this request carries it")
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
+    created_at: CreatedAt
+    expires_at: datetime | None = Field(description="when it ends by itself; null for never")
+    revoked_at: datetime | None = Field(description="when it was revoked; null where it was not")
     last_used_at: datetime | None = Field(
         description="the hour of its last use, or `created_at` if that is in this hour; written "
         "down within minutes; null before its first"
@@ -91,8 +92,8 @@ class KeyCreated(KeyOut):
 class KeyPage(ResponseModel):
     """A page of keys."""
 
-    items: list[KeyOut]
-    next_cursor: str | None
+    items: list[KeyOut] = Field(description="the newest first")
+    next_cursor: NextCursor
 
 
 def _key_fields(key: KeyRecord, caller: Identity) -> dict[str, object]:

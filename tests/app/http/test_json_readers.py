@@ -23,7 +23,7 @@ from app.infra.http.requests.json_reading import validate_body
 from app.infra.subprocesses import CallProcess
 from app.models.catalog.endpoints.line_fields import read_fields
 from app.models.catalog.schemas import ModelUpdate
-from app.models.spaces.schemas import SpaceIn
+from app.models.spaces.schemas.requests import SpaceIn
 from app.search.schemas import SimilarityIn
 from modelkin import Support, wire
 from modelkin.core.patch import Patch

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from app.infra.errors import ModelNotFound
 from app.infra.http.answers import PageLimit, list_answer
 from app.infra.http.dependencies import Cursor
+from app.infra.http.fields import NextCursor
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
@@ -36,11 +37,13 @@ Estimate = Literal["exact", "signature"]
 
 
 class RevisionOut(BaseModel):
-    revision: int
-    kind: Literal["support", "signature", "subspace"]
+    revision: int = Field(description="1 for the first content of the model")
+    kind: Literal["support", "signature", "subspace"] = Field(
+        description="what was sent: a support, only a signature, or a data subspace"
+    )
     digest: str | None = Field(description="of the support; null where there was only a signature")
-    support_size: int = Field(description="K")
-    created_at: datetime
+    support_size: int = Field(description="K; of a data subspace, its columns")
+    created_at: datetime = Field(description="when it was stored, in UTC")
     kept: bool = Field(description="its support can be read: `GET .../supports/{model}?revision=`")
     self_overlap_previous: float | None = Field(
         description="J with the revision before; null of the first that is known"
@@ -51,9 +54,9 @@ class RevisionOut(BaseModel):
     )
     standard_error_previous: float | None = Field(description="of S; 0 where it is exact")
     self_overlap_first: float = Field(description="J with revision `first_revision`")
-    similarity_first: float
-    estimate_first: Estimate
-    standard_error_first: float
+    similarity_first: float = Field(description="the same as S")
+    estimate_first: Estimate = Field(description="`signature` where one of the two had no support")
+    standard_error_first: float = Field(description="of S; 0 where it is exact")
 
     @classmethod
     def of(cls, space: SpaceRecord, revision: RevisionRecord) -> RevisionOut:
@@ -70,12 +73,12 @@ class RevisionOut(BaseModel):
 
 
 class RevisionPage(BaseModel):
-    model: str
+    model: str = Field(description="the name of the model")
     first_revision: int = Field(
         description="the first that is known: 1, but of models older than their history"
     )
-    items: list[RevisionOut]
-    next_cursor: str | None
+    items: list[RevisionOut] = Field(description="the newest first")
+    next_cursor: NextCursor
 
 
 @routes.get(

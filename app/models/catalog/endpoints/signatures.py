@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Header, Response
+from fastapi import Response
 
 from app.infra.errors import (
     ModelNotFound,
@@ -14,6 +12,7 @@ from app.infra.errors import (
     SupportExists,
 )
 from app.infra.http.answers import Answer
+from app.infra.http.dependencies import Accept
 from app.infra.http.requests.negotiation import choose
 from app.infra.http.requests.preconditions import PutCondition
 from app.infra.http.routes import Routes
@@ -98,7 +97,7 @@ def get(
     reader: Service[ModelReader],
     name: ModelName,
     space_name: KindName,
-    accept: Annotated[str | None, Header()] = None,
+    accept: Accept = None,
 ) -> Response:
     """The signature of any model: the one it sent, or the one computed here from its support."""
     with context.reading() as session:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import Header, Response
+from fastapi import Response
 
 from app.infra.errors import (
     ModelNotFound,
@@ -14,6 +12,7 @@ from app.infra.errors import (
     SupportExists,
 )
 from app.infra.http.answers import Answer
+from app.infra.http.dependencies import Accept
 from app.infra.http.requests.negotiation import choose
 from app.infra.http.requests.preconditions import IfMatch
 from app.infra.http.routes import Routes
@@ -93,7 +92,7 @@ def get(
     sketches: Service[SketchService],
     name: ModelName,
     space_name: KindName,
-    accept: Annotated[str | None, Header()] = None,
+    accept: Accept = None,
 ) -> Response:
     """The sketch of a model: the one it sent, or the one made here of its support."""
     with context.reading() as session:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final
 
-from fastapi import Header, Query, Response
+from fastapi import Query, Response
 
 from app.infra.errors import (
     ModelNotFound,
@@ -17,6 +17,7 @@ from app.infra.errors import (
     SupportMissing,
 )
 from app.infra.http.answers import Answer, AnswerMemory, binary_answer, streamed_answer
+from app.infra.http.dependencies import Accept
 from app.infra.http.requests.memory_budget import Reservation
 from app.infra.http.requests.negotiation import choose
 from app.infra.http.requests.preconditions import PutCondition, RequiredMatch, entity_tag, match
@@ -172,7 +173,7 @@ def get(
     name: ModelName,
     memory: AnswerMemory,
     space_name: KindName,
-    accept: Annotated[str | None, Header()] = None,
+    accept: Accept = None,
     revision: Annotated[
         int | None, Query(ge=1, le=_MAX_REVISION, description="as of this revision of the model")
     ] = None,

@@ -19,7 +19,8 @@ from app.infra.http.services import Service
 from app.models.spaces.dependencies import SpaceName
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.requested import BandingRequest, RequestedSpace
-from app.models.spaces.schemas import SpaceIn, SpaceOut, SpacePage, SpaceSummary
+from app.models.spaces.schemas.answers import SpaceOut, SpacePage, SpaceSummary
+from app.models.spaces.schemas.requests import SpaceIn
 from app.models.spaces.service import SpaceService
 from app.models.spaces.support_sizes import SupportSizeRequest
 from app.tenancy.auth.dependencies import (

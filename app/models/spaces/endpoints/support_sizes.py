@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.infra.errors import QuotaExceeded
@@ -14,6 +12,7 @@ from app.models.spaces.dependencies import (
     KindName,
 )
 from app.models.spaces.origins import stated_origin
+from app.models.spaces.schemas.answers import SizePolicy
 from app.models.spaces.service import SpaceService
 from app.models.spaces.support_sizes import SupportSizeService
 from app.tenancy.auth.dependencies import (
@@ -69,7 +68,7 @@ class SizeReportIn(BaseModel):
 class SupportSizeNow(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
-    policy: Literal["free", "fixed", "agreed"]
+    policy: SizePolicy
     k: int | None = Field(
         description="the K to use; null before the first report, and in a free space (there a "
         "report is answered with the client's own K*)"

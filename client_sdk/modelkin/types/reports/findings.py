@@ -47,6 +47,7 @@ class ReportedModel:
     """A model that is new in the time of a report, or was changed or measured again.
 
     Attributes:
+        model: its name.
         is_new: whether it was stored in that time; else it was changed, or more is known of it.
         stored_at: when its fingerprint was stored or last changed.
         stated_by: ``"hub"`` where the service read the file, ``"client"`` where a client sent the
@@ -82,10 +83,13 @@ class ContradictedBase:
     """A declared base that the measurements speak against.
 
     Attributes:
+        model: the name of the model that declares it.
+        declared_base: the name of the base.
         space: the space in which it was measured; None where fingerprints were compared.
         reason: what decided, as in a lineage.
         likely_base: the model that stands out in its place; None without one.
-        log10_p, no_p: of the verdict on the declared base, as in :class:`modelkin.DeclaredBase`.
+        log10_p: the decimal logarithm of the P of the verdict; None where it has none.
+        no_p: why the verdict has no P; None where it has one.
         summary: why, in a sentence or two.
     """
 
@@ -104,6 +108,7 @@ class UndeclaredBase:
     """A model whose weights another one has, and does not name.
 
     Attributes:
+        model: the name of the model that does not name it.
         base: the model that was found.
         space: the space in which it was measured; None where fingerprints were compared.
         share: of the model's lines, those that are found in the base; None in a space.
@@ -146,6 +151,7 @@ class TakenApart:
     """A merge, taken apart: an average of models, or a model put together of several.
 
     Attributes:
+        model: the name of the merge.
         kind: ``"average"`` or ``"assembled"``.
         parts: the models that it is made of, the greatest part first.
         shares: of an average the weight of each part, of an assembled model its share of lines.
@@ -164,6 +170,7 @@ class LicenseFinding:
     """A declared licence beside that of a model whose weights are in it.
 
     Attributes:
+        model: the name of the model.
         license: the one that the model declares; None where it declares none.
         base: the model whose weights were found in it.
         base_license: the one that the base declares.
@@ -199,6 +206,7 @@ class Saving:
     """What storing a model as its difference to another one would save, estimated.
 
     Attributes:
+        model: the name of the model.
         base: the model that would be stored whole.
         file_bytes: the bytes of the model's files.
         share: of the model's lines, those that are found in the base.

@@ -9,7 +9,7 @@ from app.container import Container
 from app.jobs.service import JobService
 from app.kinship.clustering.records import ClusteringContent
 from app.kinship.clustering.request import ClusteringRequest
-from app.kinship.clustering.schemas import ClusteringOut, ClusteringSummary
+from app.kinship.clustering.schemas.answers import ClusteringOut, ClusteringSummary
 from app.models.catalog.reader import ModelReader
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.layouts import find_layout, tensor_sizes

@@ -1,9 +1,8 @@
-"""JSON of spaces and support sizes."""
+"""The JSON that creates a space."""
 
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -16,8 +15,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from app.infra.http.schemas import RequestModel, ResponseModel, Text
-from app.models.spaces.records import SpaceRecord
+from app.infra.http.schemas import RequestModel, Text
 from app.models.spaces.stored_layouts import (
     MAX_DIMENSIONS,
     MAX_TENSOR_NAME_LENGTH,
@@ -30,7 +28,7 @@ from modelkin.core.subspaces.subspace import CONSTANT
 from modelkin.errors import ModelkinError
 from modelkin.types.spaces import SubspaceSpec
 
-__all__ = ["SpaceIn", "SpaceOut", "SpacePage", "SpaceSummary"]
+__all__ = ["SpaceIn"]
 
 _MAX_PATTERNS: Final = 32
 """The most patterns of tensors to leave out."""
@@ -44,16 +42,22 @@ class TensorSpecIn(TypedDict):
     # A layout may have 33,000 of these, and a dict is validated in a third of a model's time.
     __pydantic_config__ = RequestModel.model_config  # type: ignore[misc]
 
-    name: Annotated[str, Field(min_length=1, max_length=MAX_TENSOR_NAME_LENGTH)]
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=MAX_TENSOR_NAME_LENGTH, description="unique in the layout"),
+    ]
     shape: Annotated[
-        list[Annotated[int, Field(ge=0, le=MAX_PARAMETERS)]], Field(max_length=MAX_DIMENSIONS)
+        list[Annotated[int, Field(ge=0, le=MAX_PARAMETERS)]],
+        Field(max_length=MAX_DIMENSIONS, description="its dimensions; empty of a scalar"),
     ]
 
 
 class SignatureSpecIn(RequestModel):
     scheme: str | None = Field(None, description="affine32; affine64 where M > 2^32")
     num_perm: int = Field(256, ge=1, le=4096, description="h, how many minhashes")
-    seed: int = Field(1, ge=0, le=2**32 - 1)
+    seed: int = Field(
+        1, ge=0, le=2**32 - 1, description="of the permutations: all signatures have the same"
+    )
 
 
 class BandingIn(RequestModel):
@@ -160,7 +164,7 @@ class SpaceIn(RequestModel):
         }
     )
 
-    name: str = Field(description="[a-z0-9][a-z0-9._-]{0,99}")
+    name: str = Field(description="unique among yours, [a-z0-9][a-z0-9._-]{0,99}")
     kind: Literal["supports", "subspaces"] = Field(
         "supports", description="what it holds of each model: a support, or a subspace of its data"
     )
@@ -179,7 +183,10 @@ class SpaceIn(RequestModel):
         fail_fast=True,
         description="the tensors in order; overlaps then have figures by tensor",
     )
-    signature: SignatureSpecIn = Field(default_factory=SignatureSpecIn.model_construct)
+    signature: SignatureSpecIn = Field(
+        default_factory=SignatureSpecIn.model_construct,
+        description="how signatures are made of supports; defaults where it is left out",
+    )
     banding: BandingIn | None = Field(
         None,
         description="of the LSH buckets; left out, 64 x 4, or fewer rows where h is below 256",
@@ -266,134 +273,3 @@ class SpaceIn(RequestModel):
         if isinstance(self._stored, ModelkinError):
             raise self._stored
         return self._stored
-
-
-class SupportSizeOut(ResponseModel):
-    policy: Literal["free", "fixed", "agreed"]
-    k: int | None = Field(description="K, where it is fixed")
-
-
-class TensorSpecOut(ResponseModel):
-    name: str
-    shape: list[int]
-
-
-class SignatureSpecOut(ResponseModel):
-    scheme: str
-    num_perm: int
-    seed: int
-
-
-class BandingOut(ResponseModel):
-    bands: int
-    rows: int
-    recall: dict[str, float | None] = Field(
-        description="the share of the models at a similarity S that method=lsh finds, by S; with a "
-        "stop-list as it was measured, null where no two models of about that S were found"
-    )
-
-    @classmethod
-    def of(cls, space: SpaceRecord) -> BandingOut:
-        recall = {str(s): space.recall_at(s) for s in (0.3, 0.5, 0.7, 0.9)}
-        return cls(bands=space.banding.bands, rows=space.banding.rows, recall=recall)
-
-
-class StopListOut(ResponseModel):
-    version: int = Field(description="1 for the first; grows with every one that is begun")
-    size: int = Field(description="how many indices it holds")
-    share: float = Field(description="of the counted supports, how many hold each of them at least")
-    models: int = Field(
-        description="how many supports were counted: all that there were, up to 1,000; of more a "
-        "sample of so many"
-    )
-    computed_at: datetime
-
-
-ImportanceKind = Annotated[
-    Literal["fisher", "grad_moment", "adam", "weight", "delta", "other", "unstated"],
-    Field(description="unstated where the space was made without one: it takes any"),
-]
-
-
-class ImportanceOut(ResponseModel):
-    kind: ImportanceKind
-    base: str | None
-    note: str | None
-
-
-class SubspaceSpecOut(ResponseModel):
-    features: str
-    constant: float
-    weighting: Literal["spectrum", "flat"]
-    compare: Literal["classes", "whole"]
-    max_columns: int
-
-
-class SpaceSummary(ResponseModel):
-    """A space, without its layout."""
-
-    name: str
-    kind: Literal["supports", "subspaces"]
-    subspaces: SubspaceSpecOut | None = Field(
-        description="what its data subspaces share; null in a space of supports"
-    )
-    num_parameters: int
-    layout_digest: str | None = Field(
-        description="of the names and shapes of its layout in order, null without one; uploads "
-        "may carry it as `layout`"
-    )
-    importance: ImportanceOut
-    exclude: list[str] = Field(description="patterns of tensors that supports leave out")
-    blinding: str | None = Field(
-        description="the check value of the key that its supports are blinded under, null where "
-        "they are not; uploads and queries have to carry it as `blinding`"
-    )
-    ordered: bool = Field(description="whether its supports have the octaves of their ranks")
-    signature: SignatureSpecOut | None = Field(description="null in a space of data subspaces")
-    banding: BandingOut | None = Field(description="null in a space of data subspaces")
-    stop_list: StopListOut | None = Field(
-        description="common indices that are left out of what is banded; null without"
-    )
-    support_size: SupportSizeOut | None = Field(description="null in a space of data subspaces")
-    models: int = Field(description="how many models it holds")
-    supports: int = Field(description="those with a support")
-    signatures: int = Field(description="those that sent only a signature")
-    version: int = Field(description="grows with every change inside the space")
-    created_at: datetime
-
-    @classmethod
-    def of(cls, space: SpaceRecord) -> SpaceSummary:
-        of_supports = space.kind == "supports"
-        return cls(
-            name=space.name,
-            kind=space.kind,
-            subspaces=None
-            if space.subspaces is None
-            else SubspaceSpecOut.model_validate(space.subspaces),
-            num_parameters=space.num_parameters,
-            layout_digest=space.layout_digest,
-            importance=ImportanceOut.model_validate(space.importance),
-            exclude=list(space.exclude),
-            blinding=space.blinding,
-            ordered=space.ordered,
-            signature=SignatureSpecOut.model_validate(space.signature) if of_supports else None,
-            banding=BandingOut.of(space) if of_supports else None,
-            stop_list=None,
-            support_size=SupportSizeOut.model_validate(space.support_size) if of_supports else None,
-            models=space.models,
-            supports=space.supports,
-            signatures=space.signatures if of_supports else 0,
-            version=space.version,
-            created_at=space.created_at,
-        )
-
-
-class SpaceOut(SpaceSummary):
-    """A space."""
-
-    layout: list[TensorSpecOut] | None = Field(description="without the excluded tensors")
-
-
-class SpacePage(ResponseModel):
-    items: list[SpaceSummary]
-    next_cursor: str | None

@@ -1,4 +1,4 @@
-"""The JSON of clusterings: strict requests, and answers."""
+"""The JSON of clusterings in answers."""
 
 from __future__ import annotations
 
@@ -6,132 +6,34 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from app.infra.http.schemas import (
+from app.infra.http.fields import (
     ConstantTensors,
+    CreatedAt,
+    Estimate,
     LeastCovered,
     Log10P,
-    RequestModel,
-    ResponseModel,
+    ModelName,
+    NextCursor,
+    Similarity,
 )
+from app.infra.http.schemas import ResponseModel
 from app.jobs.schemas import without_models
-from app.kinship.clustering.policies import PolicyTerms
 from app.kinship.clustering.records import ClusteringContent, ClusteringPolicy, ClusteringRecord
-from app.kinship.clustering.request import MAX_MATRIX_MODELS, ClusteringRequest
+from app.kinship.clustering.schemas.requests import Algorithm
 from app.models.learngenes.records import LearngeneRecord
 from app.models.learngenes.schemas import LearngeneSummary
 from app.models.spaces.records import SpaceRecord
-from modelkin._validation import check_model_name, check_tags
 from modelkin.types.clusterings import Assignment
 
 __all__ = [
     "AssignmentOut",
-    "ClusteringIn",
     "ClusteringOut",
     "ClusteringPage",
-    "ClusteringPolicyIn",
     "ClusteringPolicyOut",
     "ClusteringSummary",
-    "NewcomerIn",
 ]
-
-Algorithm = Literal["affinity_propagation", "leiden", "agglomerative", "hdbscan"]
-
-_CHOICES = {"algorithm", "seed", "similarity", "tags", "models", "compare"}
-"""The fields of a request that every algorithm shares."""
-_YEAR_S = 366 * 24 * 3600
-
-
-class ClusteringParameters(RequestModel):
-    """The parameters of a clustering, all of them optional."""
-
-    preference: float | None = Field(
-        None,
-        ge=-1e6,
-        le=1,
-        description="of affinity_propagation: how similar a model is to itself; lower makes fewer "
-        "clusters. Chosen by the silhouette where it is left out",
-    )
-    damping: float | None = Field(
-        None, ge=0.5, lt=1, description="of affinity_propagation; .9 by default"
-    )
-    n_clusters: int | None = Field(
-        None, ge=1, le=MAX_MATRIX_MODELS, description="of agglomerative; chosen by the silhouette"
-    )
-    distance_threshold: float | None = Field(
-        None,
-        gt=0,
-        le=1,
-        description="of agglomerative, in place of n_clusters: clusters this far apart (1 - S) or "
-        "farther stay apart",
-    )
-    linkage: Literal["average", "complete", "single"] | None = Field(
-        None, description="of agglomerative; average by default"
-    )
-    resolution: float | None = Field(
-        None,
-        gt=0,
-        le=1000,
-        description="of leiden: higher makes more clusters; chosen by the silhouette",
-    )
-    neighbors: int | None = Field(
-        None, ge=1, le=100, description="of leiden: nearest neighbours in the graph; 15 by default"
-    )
-    min_cluster_size: int | None = Field(
-        None, ge=2, le=MAX_MATRIX_MODELS, description="of hdbscan; chosen by the silhouette"
-    )
-    min_samples: int | None = Field(
-        None,
-        ge=1,
-        le=MAX_MATRIX_MODELS,
-        description="of hdbscan: more leaves more models in no cluster; chosen where left out",
-    )
-    seed: int = Field(0, ge=0, lt=2**31, description="the same seed gives the same clusters")
-    similarity: Literal["auto", "exact", "signature"] = Field(
-        "auto",
-        description="what is compared: supports (exact), signatures, or supports as far as that "
-        "takes no longer than minutes",
-    )
-    compare: Literal["classes", "whole"] | None = Field(
-        None, description="of data subspaces: which blocks meet; left out, as the space says"
-    )
-    tags: list[str] = Field(
-        default_factory=list, max_length=100, description="only models that carry all of these"
-    )
-    models: list[str] | None = Field(
-        None, min_length=1, max_length=1000, description="only these models; all by default"
-    )
-
-    def to_request(self, algorithm: str | None) -> ClusteringRequest:
-        """The request, with checked names."""
-        given = self.model_dump(exclude_none=True)
-        models = None
-        if self.models is not None:
-            names = (check_model_name(n, field=f"models[{i}]") for i, n in enumerate(self.models))
-            models = tuple(dict.fromkeys(names))
-        return ClusteringRequest(
-            algorithm=algorithm,
-            options={name: value for name, value in given.items() if name not in _CHOICES},
-            seed=self.seed,
-            similarity=self.similarity,
-            tags=check_tags(self.tags, field="tags"),
-            models=models,
-            compare=self.compare,
-        )
-
-
-class ClusteringIn(ClusteringParameters):
-    """A clustering to make."""
-
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"algorithm": "agglomerative", "n_clusters": 2}]}
-    )
-
-    algorithm: Algorithm | None = Field(
-        None,
-        description="by default affinity_propagation up to 2,000 models, leiden beyond",
-    )
 
 
 class QualityOut(ResponseModel):
@@ -139,7 +41,9 @@ class QualityOut(ResponseModel):
         description="-1 to 1, of the distance 1 - S; null for fewer than two clusters"
     )
     davies_bouldin: float | None = Field(description="lower is better; it decided nothing")
-    calinski_harabasz: float | None
+    calinski_harabasz: float | None = Field(
+        description="higher is better; it decided nothing; null likewise"
+    )
     models: int = Field(description="how many it was measured on, against all")
 
 
@@ -147,9 +51,9 @@ class ClusteringSummary(ResponseModel):
     """A clustering, without the clusters of models."""
 
     id: str = Field(description="that of the job that made it")
-    space: str
+    space: str = Field(description="the space whose models were clustered")
     number: int = Field(description="1 for the first of its space")
-    algorithm: Algorithm
+    algorithm: Algorithm = Field(description="the one that was used")
     parameters: dict[str, Any] = Field(
         description="as they were given; a listing leaves out `models`"
     )
@@ -164,9 +68,9 @@ class ClusteringSummary(ResponseModel):
         "support, beyond 2,000 models for the nearest alone"
     )
     models: int = Field(description="how many were clustered")
-    num_clusters: int
+    num_clusters: int = Field(description="how many clusters there are")
     noise: int = Field(description="models in no cluster")
-    quality: QualityOut
+    quality: QualityOut = Field(description="how well the clusters are apart")
     note: str | None = Field(
         description="what chance made of the clusters: that some came apart, since their members "
         "are no nearer than unrelated models, or why that is not known; null for nothing to say"
@@ -176,7 +80,7 @@ class ClusteringSummary(ResponseModel):
         description="the adjusted Rand index to the previous one, over the models of both"
     )
     seconds: float = Field(description="that it took")
-    created_at: datetime
+    created_at: CreatedAt
 
     @classmethod
     def of(cls, space: SpaceRecord, clustering: ClusteringRecord) -> ClusteringSummary:
@@ -185,13 +89,13 @@ class ClusteringSummary(ResponseModel):
 
 
 class ClusteringPage(ResponseModel):
-    items: list[ClusteringSummary]
-    next_cursor: str | None
+    items: list[ClusteringSummary] = Field(description="the newest first")
+    next_cursor: NextCursor
 
 
 class ClusterOut(ResponseModel):
     cluster: int = Field(description="its id, which lasts from one clustering to the next")
-    size: int
+    size: int = Field(description="how many members it has")
     exemplar: str = Field(description="the member that is most similar to all of them")
     members: list[str] = Field(description="by name")
     log10_p: float | None = Field(
@@ -241,11 +145,11 @@ class ClusteringOut(ClusteringSummary):
 
 
 class VoteOut(ResponseModel):
-    model: str
-    similarity: float
-    estimate: Literal["exact", "sketch", "signature"]
+    model: ModelName
+    similarity: Similarity
+    estimate: Estimate
     standard_error: float = Field(description="of the similarity; 0 where it is exact")
-    cluster: int
+    cluster: int = Field(description="that the model is in; -1 for none")
     expected: float | None = Field(
         description="S0, the similarity by chance; null as in neighbors, and of data subspaces"
     )
@@ -256,20 +160,14 @@ class VoteOut(ResponseModel):
     log10_p: Log10P = None
 
 
-class NewcomerIn(RequestModel):
-    """The newcomer that joins a cluster."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "ward-25"}]})
-
-    model: str = Field(description="a stored model that is not in the clustering yet")
-
-
 class AssignmentOut(ResponseModel):
-    clustering: str
+    clustering: str = Field(description="the id of the clustering")
     cluster: int = Field(
         description="-1 if the nearest are in no cluster, or none is near enough to be kin"
     )
-    exemplar: str | None
+    exemplar: str | None = Field(
+        description="the model that stands for the cluster; null for no cluster"
+    )
     share: float = Field(
         description="of what the clusters' mean S have beyond the 11th nearest model"
     )
@@ -329,53 +227,20 @@ class AssignmentOut(ResponseModel):
         return cls.model_validate({**found, "margin": margin, "learngene": of_cluster})
 
 
-class ClusteringPolicyIn(RequestModel):
-    """When a space is clustered again, and how."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "algorithm": "agglomerative",
-                    "parameters": {"seed": 1},
-                    "after_changes": 100,
-                    "every_seconds": 86400,
-                    "debounce_seconds": 60,
-                }
-            ]
-        }
+class ClusteringPolicyOut(ResponseModel):
+    algorithm: Algorithm | None = Field(
+        description="null for the one that suits the number of models"
     )
-
-    algorithm: Algorithm | None = None
-    parameters: ClusteringParameters = Field(default_factory=ClusteringParameters.model_construct)
+    parameters: dict[str, Any] = Field(description="as of a clustering that is asked for")
     after_changes: int | None = Field(
-        None, ge=1, le=2**40, description="changes of the space after which it is clustered"
+        description="changes of the space that start one; null for no limit"
     )
     every_seconds: int | None = Field(
-        None, ge=1, le=_YEAR_S, description="how long after the last time, if anything changed"
+        description="after which a change starts one; null for no limit"
     )
     debounce_seconds: int = Field(
-        30,
-        ge=0,
-        le=_YEAR_S,
-        description="how long nothing may have changed before it is; ten times as long at most",
+        description="how long nothing may have changed before; ten times as long at most"
     )
-
-    def to_terms(self) -> PolicyTerms:
-        return PolicyTerms(
-            request=self.parameters.to_request(self.algorithm),
-            after_changes=self.after_changes,
-            every_seconds=self.every_seconds,
-            debounce_seconds=self.debounce_seconds,
-        )
-
-
-class ClusteringPolicyOut(ResponseModel):
-    algorithm: Algorithm | None
-    parameters: dict[str, Any]
-    after_changes: int | None
-    every_seconds: int | None
-    debounce_seconds: int
     pending_changes: int = Field(description="that the last clustering of its kind has not seen")
     last_at: datetime | None = Field(description="when that finished clustering was requested")
 

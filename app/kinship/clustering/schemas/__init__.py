@@ -1,0 +1,1 @@
+"""The JSON of clusterings: strict requests, and answers."""

@@ -1,0 +1,1 @@
+"""The JSON of spaces: strict requests, and answers."""
