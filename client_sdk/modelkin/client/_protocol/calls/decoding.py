@@ -73,7 +73,9 @@ def _decoder_of(form: type[T]) -> msgspec.json.Decoder[T]:
     decoder = _LEARNT.get(form)
     if decoder is None:
         with _LEARNING.get():
-            decoder = _LEARNT[form] = msgspec.json.Decoder(form)
+            decoder = _LEARNT.get(form)  # another thread may have learnt it meanwhile
+            if decoder is None:
+                decoder = _LEARNT[form] = msgspec.json.Decoder(form)
     return decoder
 
 
