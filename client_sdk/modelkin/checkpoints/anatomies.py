@@ -15,6 +15,7 @@ from typing import Final, TypeAlias, cast
 
 from modelkin._threads import Counting
 from modelkin.checkpoints.files import Checkpoint
+from modelkin.checkpoints.gguf.choosing import gguf_part_of
 from modelkin.checkpoints.lines import fingerprint
 from modelkin.checkpoints.opening import open_checkpoint
 from modelkin.core.catalogues.catalogue import Catalogue
@@ -104,9 +105,10 @@ def name_of(model: Model) -> str | None:
     if isinstance(model, Fingerprint):
         return None
     path = Path(os.path.abspath(model.path if isinstance(model, Checkpoint) else model))
-    name = path.name
+    part, name = gguf_part_of(path.name), path.name
     for ending in _ENDINGS:
         name = name.removesuffix(ending)
+    name = name if part is None else part.stem
     return path.parent.name if name in _PLAIN and not path.is_dir() else name
 
 

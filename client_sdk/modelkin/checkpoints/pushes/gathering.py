@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from modelkin._validation import check_model_name, check_space_name, check_tags
-from modelkin.checkpoints.candidates import SUFFIX, is_index
-from modelkin.checkpoints.gguf.choosing import GGUF_SUFFIX
+from modelkin.checkpoints.anatomies import name_of
 from modelkin.checkpoints.pushes.folders import Below, LeftOut, checkpoints_below
 from modelkin.checkpoints.pushes.manifests import Entry, read_manifest
 from modelkin.core.quoting import quote
@@ -89,7 +88,7 @@ def gather(given: Given, prefix: str, manifest: str | os.PathLike[str] | None) -
     named = list[NamedCheckpoint]()
     for model, same in taken.items():
         if len(same) == 1:
-            named.append(_renamed(same[0], model))
+            named.append(replace(same[0], model=model))
         else:
             results += [_failed(each.path, model, _clash(same)) for each in same]
     return Gathered(sorted(named, key=lambda each: each.model), results)
@@ -142,30 +141,20 @@ def _of_item(given: Any, prefix: str) -> NamedCheckpoint:
     base = item.base_model
     return NamedCheckpoint(
         path,
-        prefix + _stem(path) if item.model is None else check_model_name(item.model),
+        prefix + (name_of(path) or "") if item.model is None else check_model_name(item.model),
         None if base is None else check_model_name(base, field="base_model"),
         None if item.tags is None else tuple(check_tags(item.tags)),
         None if item.space is None else check_space_name(item.space),
     )
 
 
-def _stem(path: Path) -> str:
-    name = Path(os.path.abspath(path)).name
-    if is_index(name):
-        return name.partition(f"{SUFFIX}.index")[0]
-    return name.removesuffix(SUFFIX).removesuffix(GGUF_SUFFIX)
-
-
-def _renamed(each: NamedCheckpoint, model: str) -> NamedCheckpoint:
-    return NamedCheckpoint(
-        each.path, model, each.base_model, each.tags, each.space, each.has_card, each.root
-    )
-
-
 def _clash(same: Sequence[NamedCheckpoint]) -> str:
     shown = ", ".join(quote(_shown(each)) for each in same[:_MAX_SHOWN])
     more = f" and {len(same) - _MAX_SHOWN} more" if len(same) > _MAX_SHOWN else ""
-    return f"{len(same)} paths give this name, {shown}{more}: name them in a manifest"
+    remedy = "name them in a manifest"
+    if same[0].root is None:
+        remedy = "give each a name, as in CheckpointItem(path, model)"
+    return f"{len(same)} paths give this name, {shown}{more}: {remedy}"
 
 
 def _shown(each: NamedCheckpoint) -> str:

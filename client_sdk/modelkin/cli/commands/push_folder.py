@@ -13,11 +13,15 @@ from modelkin._terminal_text import one_line
 from modelkin.cli.output import Answer, fields_of, quantity, table
 from modelkin.client import Client
 from modelkin.errors import InvalidParameter
-from modelkin.types.checkpoints.pushed import CheckpointItem, PushedCheckpoint, PushedCheckpoints
+from modelkin.types.checkpoints.pushed import (
+    AUTO,
+    CheckpointItem,
+    PushedCheckpoint,
+    PushedCheckpoints,
+)
 
 __all__ = ["add_folder", "is_of_folder", "push_folder"]
 
-AUTO: Final = "auto"
 _OF_FOLDERS: Final = ("prefix", "manifest", "dry_run", "resume", "jobs")
 _OF_ONE: Final = (
     *("base", "kind", "coverage", "support_size", "fraction", "k_max"),

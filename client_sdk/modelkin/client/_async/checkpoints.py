@@ -28,7 +28,12 @@ from modelkin.errors import (
     PermissionDeniedError,
     SpaceMismatch,
 )
-from modelkin.types.checkpoints.pushed import CheckpointItem, PushedCheckpoint, PushedCheckpoints
+from modelkin.types.checkpoints.pushed import (
+    AUTO,
+    CheckpointItem,
+    PushedCheckpoint,
+    PushedCheckpoints,
+)
 from modelkin.types.models import ModelInfo
 from modelkin.types.spaces import SpaceInfo
 from modelkin.types.vocabulary import PushState
@@ -51,7 +56,7 @@ class AsyncCheckpoints(AsyncUploads):
         self,
         checkpoints: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | CheckpointItem],
         *,
-        space: str = "auto",
+        space: str = AUTO,
         prefix: str = "",
         manifest: str | os.PathLike[str] | None = None,
         tags: Iterable[str] = (),
@@ -115,7 +120,7 @@ class AsyncCheckpoints(AsyncUploads):
         gathered = await async_offload(gather, checkpoints, prefix, manifest)
         opened, failed = await async_offload(pushes.open_all, gathered.named, exclude, common)
         known: list[SpaceInfo] = []
-        if any((each.named.space or space) == places.AUTO for each in opened):
+        if any((each.named.space or space) == AUTO for each in opened):
             with places.reading():
                 known = [each async for each in self.spaces.list()]
         found = places.Places(known, exclude)

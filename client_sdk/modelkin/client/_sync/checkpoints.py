@@ -29,7 +29,12 @@ from modelkin.errors import (
     PermissionDeniedError,
     SpaceMismatch,
 )
-from modelkin.types.checkpoints.pushed import CheckpointItem, PushedCheckpoint, PushedCheckpoints
+from modelkin.types.checkpoints.pushed import (
+    AUTO,
+    CheckpointItem,
+    PushedCheckpoint,
+    PushedCheckpoints,
+)
 from modelkin.types.models import ModelInfo
 from modelkin.types.spaces import SpaceInfo
 from modelkin.types.vocabulary import PushState
@@ -52,7 +57,7 @@ class Checkpoints(Uploads):
         self,
         checkpoints: str | os.PathLike[str] | Iterable[str | os.PathLike[str] | CheckpointItem],
         *,
-        space: str = "auto",
+        space: str = AUTO,
         prefix: str = "",
         manifest: str | os.PathLike[str] | None = None,
         tags: Iterable[str] = (),
@@ -116,7 +121,7 @@ class Checkpoints(Uploads):
         gathered = offload(gather, checkpoints, prefix, manifest)
         opened, failed = offload(pushes.open_all, gathered.named, exclude, common)
         known: list[SpaceInfo] = []
-        if any((each.named.space or space) == places.AUTO for each in opened):
+        if any((each.named.space or space) == AUTO for each in opened):
             with places.reading():
                 known = list(self.spaces.list())
         found = places.Places(known, exclude)

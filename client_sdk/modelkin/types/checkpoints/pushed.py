@@ -6,13 +6,16 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from modelkin._printing import MAX_ROWS, Table, table_of_rows
 from modelkin.types.search import Ranking
 from modelkin.types.vocabulary import PushState
 
-__all__ = ["CheckpointItem", "PushedCheckpoint", "PushedCheckpoints"]
+__all__ = ["AUTO", "CheckpointItem", "PushedCheckpoint", "PushedCheckpoints"]
+
+AUTO: Final = "auto"
+"""In place of a space's name: the space of the model's family."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +24,8 @@ class CheckpointItem:
 
     Attributes:
         path: a file, an index of shards or a folder that holds one checkpoint.
-        model: the name of the model; None for that of the path, behind the prefix.
+        model: the name of the model; None for that of the path, behind the prefix. A file that is
+            named as most are, such as ``model.safetensors``, has that of its folder.
         base_model: the model that it derives from; None for what its card or its file says.
         tags: replace the model's tags; None for those of its card, if it has any.
         space: the space that it goes to; None for that of all.

@@ -213,6 +213,20 @@ def test_two_paths_of_one_name_are_refused_by_name(tmp_path: Path) -> None:
     assert all("a.gguf" in (each.reason or "") for each in found.results)
 
 
+def test_paths_give_names_of_models(tmp_path: Path) -> None:
+    """Without endings and parts; a file named as most are has the name of its folder."""
+    files = ["a/model.safetensors", "b/model.safetensors.index.json", "c-00001-of-00002.gguf"]
+    laid_out(tmp_path, dict.fromkeys([*files, "c.gguf", "d.safetensors/x"], b""))
+    given = [*files, "d.safetensors"]
+    found = gather([tmp_path / each for each in given], "p/", None)
+    assert ["p/a", "p/b", "p/c", "p/d"] == [each.model for each in found.named]
+    same = gather([tmp_path / "c.gguf", tmp_path / files[2]], "", None)
+    assert ["c", "c"] == [each.model for each in same.results]
+    assert ["as in CheckpointItem(path, model)"] * 2 == [
+        str(each.reason).partition("a name, ")[2] for each in same.results
+    ]
+
+
 def test_a_name_that_no_model_has(tmp_path: Path) -> None:
     """It fails with the reason, and a manifest can name it."""
     laid_out(tmp_path, {"<b>bold.safetensors": FILE, f"{'n' * 201}.safetensors": FILE})

@@ -22,12 +22,11 @@ from modelkin.core.layout import Layout
 from modelkin.core.matching.choosing import NO_FIT, Fit, best_fit, fit_of
 from modelkin.core.matching.correspondence import MIN_PART
 from modelkin.errors import ApiError, InvalidParameter, PermissionDeniedError
+from modelkin.types.checkpoints.pushed import AUTO
 from modelkin.types.spaces import SpaceInfo
 
-__all__ = ["AUTO", "Place", "Places", "Wanted", "bases_first", "reading"]
+__all__ = ["Place", "Places", "Wanted", "bases_first", "reading"]
 
-AUTO: Final = "auto"
-"""In place of a space's name: the space of the model's family."""
 
 _MAX_READ: Final = 500
 """Spaces of about a model's size whose layouts are read, those of the nearest sizes."""

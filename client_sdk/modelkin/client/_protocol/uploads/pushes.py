@@ -12,12 +12,12 @@ from modelkin.checkpoints.pushes.opening import OpenedCheckpoint, open_named
 from modelkin.client._protocol.calls.flows import Flow
 from modelkin.client._protocol.calls.requests import json_bytes
 from modelkin.client._protocol.uploads.journal import Journal
-from modelkin.client._protocol.uploads.places import AUTO, Place, Places, Wanted, bases_first
+from modelkin.client._protocol.uploads.places import Place, Places, Wanted, bases_first
 from modelkin.client._transport.progress import Count
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from modelkin.errors import ApiError, InvalidInput, MissingExtra, ModelkinError, SpaceMismatch
-from modelkin.types.checkpoints.pushed import PushedCheckpoint, PushedCheckpoints
+from modelkin.types.checkpoints.pushed import AUTO, PushedCheckpoint, PushedCheckpoints
 from modelkin.types.fingerprints.stored import StoredFingerprint
 from modelkin.types.models import ModelInfo
 from modelkin.types.vocabulary import PushState
