@@ -27,6 +27,7 @@ __all__ = [
     "Printed",
     "Table",
     "excerpt",
+    "listed_rows",
     "matrix_table",
     "table_of",
     "table_of_rows",
@@ -99,6 +100,8 @@ class Printed:
     """The field whose items are the rows; by default the first that holds dataclasses."""
     _first_columns: ClassVar[tuple[str, ...]] = ()
     """The columns that stand first: columns that do not fit on a line are left out at its end."""
+    _listed: ClassVar[tuple[str, ...]] = ()
+    """Of a row of a listing: the columns that stand first in its table."""
     _sentences: ClassVar[tuple[str, ...]] = ("note",)
     """The fields that stand below, whole: their meaning is lost where they are cut."""
 
@@ -145,10 +148,10 @@ def table_of_rows(
         rows: the rows shown.
         more: how many are not shown; less than 0 counts as 0, None says that it is not known.
         facts: stand above the table, where they have a value.
-        first: columns that stand before the others.
+        first: columns that stand before the others, each in one cell.
         notes: stand below the table where they have a value.
     """
-    flat = [dict(_columns(row)) for row in rows]
+    flat = [dict(_columns(row, first)) for row in rows]
     told = dict.fromkeys(name for row in flat for name, value in row.items() if _is_told(value))
     names = dict.fromkeys([*(name for name in first if name in told), *told])
     return Table(
@@ -160,6 +163,11 @@ def table_of_rows(
         more if more is None else max(more, 0),
         tuple((name, note) for name, note in notes if _is_told(note)),
     )
+
+
+def listed_rows(title: str, row_type: type[Any], rows: Sequence[Any], more: int | None) -> Table:
+    """A table of a listing: first the columns that its rows are told apart by."""
+    return table_of_rows(title, rows[:MAX_ROWS], more, first=getattr(row_type, "_listed", ()))
 
 
 def excerpt(value: Any, width: int = _MAX_CELL) -> str:
@@ -183,6 +191,8 @@ def _words(value: Any) -> str:
     if isinstance(printed := getattr(value, "printed", None), str):
         return printed
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if type(value).__str__ is not object.__str__:
+            return str(value)
         return _pairs({k: v for k, v in _shown_fields(value).items() if _is_told(v)}, len)
     if isinstance(value, Mapping):
         return _pairs(value, lambda _: _FEW)
@@ -216,10 +226,10 @@ def _shown_fields(value: Any) -> dict[str, Any]:
     }
 
 
-def _columns(row: Any) -> Iterator[tuple[str, Any]]:
-    """The cells of a row; a dataclass in it gives its fields as columns."""
+def _columns(row: Any, whole: Sequence[str] = ()) -> Iterator[tuple[str, Any]]:
+    """The cells of a row; a dataclass in it gives its fields as columns, unless it stays whole."""
     for name, value in _shown_fields(row).items():
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if name not in whole and dataclasses.is_dataclass(value) and not isinstance(value, type):
             yield from _shown_fields(value).items()
         else:
             yield name, value

@@ -83,6 +83,9 @@ class ClusteringInfo(Printed):
             nearer than unrelated models, or why that is not known; None for nothing to say.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = (
+        *("number", "algorithm", "models", "num_clusters", "noise", "created_at", "id"),
+    )
     _sentences: ClassVar[tuple[str, ...]] = ("note",)
     id: str
     space: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from modelkin._moments import Moment
 from modelkin._printing import Printed
@@ -42,6 +42,9 @@ class Source(Printed):
         last_poll: counts of the last poll: ``models``, ``new``, ``changed``, ``gone``.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = (
+        *("id", "kind", "space", "url", "last_poll_at", "last_error"),
+    )
     id: str
     kind: HubKind
     space: str
@@ -81,6 +84,9 @@ class HubEvent(Printed):
         job: the id of the job that syncs the model.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = (
+        *("received_at", "event", "model", "outcome", "reason", "job"),
+    )
     delivery_id: str
     event: str
     model: str | None = None

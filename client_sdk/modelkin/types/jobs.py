@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from modelkin._moments import Moment
 from modelkin._printing import Printed
@@ -48,6 +48,9 @@ class JobInfo(Printed):
         started_at: when it was first started.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = (
+        *("id", "kind", "state", "space", "created_at", "progress", "error"),
+    )
     id: str
     kind: JobKind
     state: JobState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from modelkin._moments import Moment
 from modelkin._printing import Printed
@@ -44,6 +44,9 @@ class LearngeneInfo(Printed):
         stale: whether the newest clustering has no such cluster any more.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = (
+        *("cluster", "version", "created_at", "stale", "members", "bytes", "metrics"),
+    )
     space: str
     cluster: int | str
     version: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,7 @@ class MergeInfo(Printed):
         ended_at: when it was done, or failed.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = ("name", "state", "created_at", "due_at", "failure")
     name: str
     space: str
     state: MergeState

@@ -49,6 +49,9 @@ class ModelInfo(Printed):
             was compared; None of all others.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = (
+        *("model", "kind", "support_size", "base_model", "tags", "updated_at"),
+    )
     space: str
     model: str
     kind: ModelKind

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
-from modelkin._printing import MAX_ROWS, Printed, Table, table_of_rows
+from modelkin._printing import MAX_ROWS, Printed, Table, listed_rows
 from modelkin.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Rows(Printed, Sequence[T], Generic[T]):
 
     def _table(self) -> Table:
         title = f"{self.row.__name__}, {len(self.items):,} items"
-        return table_of_rows(title, self.items[:MAX_ROWS], len(self.items) - MAX_ROWS)
+        return listed_rows(title, self.row, self.items, len(self.items) - MAX_ROWS)
 
     def to_pandas(self) -> pandas.DataFrame:
         """A ``pandas.DataFrame`` with one row an item and its fields as columns.

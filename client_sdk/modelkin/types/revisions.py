@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, ClassVar, overload
 
 from modelkin._moments import Moment
 from modelkin._printing import Printed
@@ -60,6 +60,9 @@ class Revisions(Printed, Sequence[Revision]):
         first_revision: the number of the first that is known, which ``self_overlap_first`` is of.
     """
 
+    _first_columns: ClassVar[tuple[str, ...]] = (
+        *("revision", "created_at", "similarity_previous", "similarity_first", "support_size"),
+    )
     items: tuple[Revision, ...]
     model: str
     first_revision: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 from modelkin._moments import Moment
 from modelkin._printing import Printed
@@ -149,6 +149,9 @@ class SpaceInfo(Printed):
         ordered: whether its supports have the octaves of their ranks, for ``measure="ordered"``.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = (
+        *("name", "kind", "models", "num_parameters", "importance", "created_at"),
+    )
     name: str
     num_parameters: int
     layout: Layout | None = None

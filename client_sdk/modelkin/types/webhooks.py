@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from modelkin._moments import Moment
 from modelkin._printing import Printed
@@ -32,6 +33,9 @@ class Subscription(Printed):
         secret: ``whsec_...``, only in the answer that created it; ``repr`` leaves it out.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = (
+        *("id", "url", "events", "space", "enabled", "last_success_at", "last_failure"),
+    )
     id: str
     url: str
     events: tuple[EventType, ...]
@@ -86,6 +90,9 @@ class Delivery(Printed):
         payload: the body that is sent and signed.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = (
+        *("id", "type", "model", "state", "attempts", "created_at", "next_attempt_at"),
+    )
     id: str
     subscription: str
     type: EventType

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import islice
 from typing import Generic, TypeVar, overload
 
-from modelkin._printing import MAX_ROWS, Printed, Table, table_of_rows
+from modelkin._printing import MAX_ROWS, Printed, Table, listed_rows
 from modelkin.errors import InvalidParameter, ModelkinError
 from modelkin.types.paging import Rows
 
@@ -95,7 +95,7 @@ class Listed(Printed, Generic[T]):
         more = len(rows) - MAX_ROWS if self._is_whole else None
         if self._is_whole:
             title += f", {len(rows):,} items"
-        return table_of_rows(title, rows[:MAX_ROWS], more)
+        return listed_rows(title, self._row, rows, more)
 
 
 def check_limit(limit: int | None) -> None:

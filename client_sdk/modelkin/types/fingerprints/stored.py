@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import ClassVar, Literal
 
 from modelkin._moments import Moment
 from modelkin._printing import Printed
@@ -42,6 +42,9 @@ class StoredFingerprint(Printed):
         etag: the version for ``if_match``; None in listings.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = (
+        *("model", "stated_by", "base_models", "parameters", "tensors", "updated_at"),
+    )
     model: str
     revision: int
     version: int

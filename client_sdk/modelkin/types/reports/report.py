@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from modelkin._moments import Moment
 from modelkin._printing import Printed, Table
@@ -64,6 +65,7 @@ class ReportInfo(Printed):
         made_by: ``"request"``, or ``"policy"`` for one that was made by itself.
     """
 
+    _listed: ClassVar[tuple[str, ...]] = ("id", "since", "until", "made_by")
     id: str
     since: Moment | None = None
     until: Moment
