@@ -11,6 +11,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg, Strategy
 
+from modelkin.federation.layouts import misfit
 from modelkin.integrations.federation.client_names import ClientNames
 from modelkin.integrations.federation.cluster_history import RoundClusters
 from modelkin.integrations.federation.cluster_means import (
@@ -31,7 +32,7 @@ from modelkin.integrations.federation.node_weights import (
 )
 from modelkin.integrations.federation.round_weights import weigh_round
 from modelkin.integrations.flower._arrays import only, values_of
-from modelkin.integrations.flower._replies import read_models
+from modelkin.integrations.flower._replies import judge_models, read_models
 from modelkin.integrations.flower.adapters import AdapterStrategy
 from modelkin.integrations.flower.learngenes.layers import values_by_name
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
@@ -152,11 +153,13 @@ class ClusterModels:
         """
         if not isinstance(self._inner, FedAvg) or isinstance(self._inner, AdapterStrategy):
             return {}
-        models, examples, wrong = read_models(replies, self._examples_name, self._misfits)
-        weights = node_weights("examples")([*models], RoundMembers(models, examples))
+        like = values_by_name(self._sent)
+        examples, wrong = judge_models(replies, self._examples_name, lambda own: misfit(own, like))
+        weights = node_weights("examples")([*examples], RoundMembers({}, examples))
         wrong |= weights.down
         for node, why in sorted(wrong.items()):
-            log.warning("round %d: client %s: %s", server_round, self._names.of(node), why)
+            who = self._names.of(node)
+            log.warning("round %d: client %s is left out: %s", server_round, who, why)
         return wrong
 
     def keep_only(self, clusters: set[int]) -> None:

@@ -12,19 +12,26 @@ from modelkin.integrations.federation.cluster_means import Model
 from modelkin.integrations.flower._arrays import only, values_of
 from modelkin.integrations.flower._metrics import odd_metrics
 
-__all__ = ["first_of_each", "read_models"]
+__all__ = ["first_of_each", "judge_models", "read_models"]
 
 log = logging.getLogger("modelkin.integrations")
 
 
 def first_of_each(server_round: int, replies: Iterable[Message]) -> list[Message]:
-    """Log and leave out further answers of clients that have answered."""
-    found = dict[int, Message]()
+    """Log and leave out further answers of clients that have answered.
+
+    Errors are all kept: those of a SuperLink, for nodes that are away, come under one id.
+    """
+    answered, found = set[int](), list[Message]()
     for reply in replies:
         node = reply.metadata.src_node_id
-        if found.setdefault(node, reply) is not reply:
+        if reply.has_content() and node in answered:
             log.warning("round %d: only the first answer of node %d counts", server_round, node)
-    return list(found.values())
+            continue
+        if reply.has_content():
+            answered.add(node)
+        found.append(reply)
+    return found
 
 
 def read_models(
@@ -39,19 +46,59 @@ def read_models(
         examples_name: the name of the examples among the metrics.
         misfits: the reasons why some models cannot be averaged with the others.
     """
-    models, examples, wrong = dict[int, Model](), dict[int, object](), dict[int, str]()
-    sent = {each.metadata.src_node_id: each.content for each in replies if each.has_content()}
+    models, wrong = dict[int, Model](), dict[int, str]()
+    sent = _contents(replies)
     for node, content in sent.items():
         try:
             models[node] = _model(content)
-            examples[node] = _examples(content, examples_name)
         except InvalidParameter as error:
             wrong[node] = str(error)
     wrong |= misfits(models)
-    # The number of examples is the rule of weights' to judge: some need none.
-    fitting = {node: each for node, each in sent.items() if node not in wrong}
-    wrong |= odd_metrics(fitting, besides=examples_name)
+    examples = _claims(sent, examples_name, wrong)
     return {node: model for node, model in models.items() if node not in wrong}, examples, wrong
+
+
+def judge_models(
+    replies: Iterable[Message],
+    examples_name: str,
+    misfit: Callable[[Model], str | None],
+) -> tuple[dict[int, object], dict[int, str]]:
+    """The examples that replies claim, and why others do not count; one model is read at a time.
+
+    Args:
+        replies: answers to the training messages; errors among them are passed over.
+        examples_name: the name of the examples among the metrics.
+        misfit: the reason why a model cannot be averaged, if there is one.
+    """
+    sent, wrong = _contents(replies), dict[int, str]()
+    for node, content in sent.items():
+        try:
+            why = misfit(_model(content))
+        except InvalidParameter as error:
+            why = str(error)
+        if why is not None:
+            wrong[node] = why
+    return _claims(sent, examples_name, wrong), wrong
+
+
+def _contents(replies: Iterable[Message]) -> dict[int, RecordDict]:
+    return {each.metadata.src_node_id: each.content for each in replies if each.has_content()}
+
+
+def _claims(
+    sent: Mapping[int, RecordDict], examples_name: str, wrong: dict[int, str]
+) -> dict[int, object]:
+    """The examples that nodes claim whose models fit; notes whose metrics are wrong."""
+    examples = dict[int, object]()
+    for node in [node for node in sent if node not in wrong]:
+        try:
+            examples[node] = _examples(sent[node], examples_name)
+        except InvalidParameter as error:
+            wrong[node] = str(error)
+    # The number of examples is the rule of weights' to judge: some need none.
+    odd = odd_metrics({node: sent[node] for node in examples}, besides=examples_name)
+    wrong |= odd
+    return {node: number for node, number in examples.items() if node not in odd}
 
 
 def _model(content: RecordDict) -> Model:

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import logging
-from collections.abc import Callable
+import tracemalloc
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Context,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 from flwr.clientapp import ClientApp
+from flwr.server.superlink.linkstate.utils import create_message_error_unavailable_res_message
 from flwr.serverapp.strategy import FedAvg, FedMedian, Result, Strategy
 
 from modelkin.errors import InvalidParameter
@@ -37,11 +48,11 @@ def answering(make: Callable[[Message], Message], *mods: Any) -> ClientApp:
 
 
 def run(
-    apps: dict[int, ClientApp], inner: Strategy, **how: Any
+    apps: dict[int, ClientApp], inner: Strategy, grid: type[LocalGrid] = LocalGrid, **how: Any
 ) -> tuple[ClusteredStrategy, Result]:
     strategy = ClusteredStrategy(inner, **how)
     initial = ArrayRecord(mlp().state_dict())
-    return strategy, strategy.start(grid=LocalGrid(apps), initial_arrays=initial, num_rounds=2)
+    return strategy, strategy.start(grid=grid(apps), initial_arrays=initial, num_rounds=2)
 
 
 def clients(*mods: Any) -> dict[int, ClientApp]:
@@ -82,7 +93,7 @@ def test_a_bad_reply_is_left_out_without_models_of_clusters(
     assert found.clusters is not None
     assert {9} == set(found.clusters.weighted_down)
     assert why in found.clusters.weighted_down[9]
-    assert "client 9: " in caplog.text
+    assert f"client 9 is left out: {found.clusters.weighted_down[9]}" in caplog.text
 
 
 @pytest.mark.parametrize(("make", "why"), BAD)
@@ -97,6 +108,68 @@ def test_a_bad_reply_is_left_out_beside_both_models(make: Any, why: str) -> None
     assert why in found.clusters.weighted_down[9]
     models = [s.cluster_arrays[c] for s in (other, found) if (c := s.cluster_of(1)) is not None]
     assert same(*models)
+
+
+class DeadNodes(LocalGrid):
+    """A grid whose SuperLink answers for some nodes: their errors have its id, and not theirs."""
+
+    dead = (7, 8)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        sent = {message.metadata.dst_node_id: message for message in messages}
+        lost = [sent.pop(node) for node in self.dead if node in sent]
+        errors = [
+            create_message_error_unavailable_res_message(each.metadata, "node_unavail")
+            for each in lost
+        ]
+        return [*errors, *super().send_and_receive(sent.values(), timeout=timeout)]
+
+
+class Counting(FedAvg):
+    """Notes how many of the replies that it gets are errors."""
+
+    def __init__(self) -> None:
+        super().__init__(fraction_evaluate=0.0)
+        self.errors: list[int] = []
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
+        replies = list(replies)
+        self.errors.append(sum(reply.has_error() for reply in replies))
+        return super().aggregate_train(server_round, replies)
+
+
+def test_two_dead_nodes_are_two_failures(caplog: pytest.LogCaptureFixture) -> None:
+    """They are no client that answers twice, and the others count as without them."""
+    inner = Counting()
+    apps = {**clients(), **{node: app(SupportMod()) for node in DeadNodes.dead}}
+    _, result = run(apps, inner, grid=DeadNodes)
+    _, alone = run(clients(), FedAvg(fraction_evaluate=0.0))
+    assert [2, 2] == inner.errors
+    assert "only the first answer" not in caplog.text
+    assert same(alone.arrays, result.arrays)
+
+
+def test_models_are_read_one_at_a_time() -> None:
+    """Of 32 models, each a copy of 1 MiB where it is read, few are in memory at once."""
+    stream, values = io.BytesIO(), np.ones(1 << 18, np.float32)
+    np.lib.format.write_array(stream, values, version=(2, 0))  # others are read without a copy
+    arrays = ArrayRecord({"w": Array("float32", values.shape, "numpy.ndarray", stream.getvalue())})
+    strategy = ClusteredStrategy(FedAvg(fraction_evaluate=0.0), by="data", patience=1)
+    grid = LocalGrid({node: answering(lambda message: message) for node in range(1, 33)})
+    sent = strategy.configure_train(1, arrays, ConfigRecord(), grid)
+    records = {"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})}
+    replies = [Message(RecordDict({**records}), reply_to=message) for message in sent]
+    tracemalloc.start()
+    try:
+        mean, _ = strategy.aggregate_train(1, replies)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert 32 == len(replies)
+    assert mean is not None
+    assert mean["w"].numpy() == pytest.approx(values)
 
 
 def test_options_of_the_other_way_are_refused() -> None:
