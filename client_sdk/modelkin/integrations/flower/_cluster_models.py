@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.serverapp.strategy import FedAvg, Strategy
+from flwr.serverapp.strategy import Strategy
 
 from modelkin.federation.layouts import misfit
 from modelkin.integrations.federation.client_names import ClientNames
@@ -33,6 +33,7 @@ from modelkin.integrations.federation.node_weights import (
 from modelkin.integrations.federation.round_weights import weigh_round
 from modelkin.integrations.flower._arrays import only, values_of
 from modelkin.integrations.flower._replies import judge_models, read_models
+from modelkin.integrations.flower._wrapped_strategies import averages_as_sent
 from modelkin.integrations.flower.adapters import AdapterStrategy
 from modelkin.integrations.flower.learngenes.layers import values_by_name
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
@@ -74,6 +75,7 @@ class ClusterModels:
         if isinstance(strategy, LearngeneStrategy) and weights != "examples":
             strategy.weights = weights
         means = strategy.means if isinstance(strategy, AdapterStrategy) else None
+        self._has_forms = means is not None  # each node has an adapter of its own rank
         self._misfits = self._other_than_sent if means is None else means.misfits
         self._mean: Mean = self._mean_as_sent if means is None else means.mean
         self._judge = None if robust is None else KinJudge[int](robust, names.of)
@@ -81,9 +83,17 @@ class ClusterModels:
         self.arrays: dict[int, ArrayRecord] = {}
         """The model of each cluster."""
 
-    def begin(self, arrays: ArrayRecord) -> None:
-        """Begin a round with the strategy's model, in which no node has got another one yet."""
+    def begin(self, arrays: ArrayRecord, messages: Sequence[Message]) -> None:
+        """Begin a round in which no node has got another model than the strategy's yet.
+
+        Args:
+            arrays: the strategy's model.
+            messages: those of the strategy, which may send a part of its model.
+        """
         self._sent, self._received = arrays, {}
+        carried = [] if self._has_forms else [m.content.array_records for m in messages[:1]]
+        if [1] == [len(records) for records in carried]:
+            (self._sent,) = carried[0].values()
 
     def give(self, content: RecordDict, node: int, own: ArrayRecord, *, beside: bool) -> None:
         """Put a node's own model into its message, in place of the strategy's or beside it."""
@@ -147,11 +157,8 @@ class ClusterModels:
         return arrays, metrics, found
 
     def _bad_replies(self, server_round: int, replies: Sequence[Message]) -> dict[int, str]:
-        """Why some replies would end the round of a strategy that averages as FedAvg does.
-
-        Replies to another one may have any form, and adapters are checked by their own strategy.
-        """
-        if not isinstance(self._inner, FedAvg) or isinstance(self._inner, AdapterStrategy):
+        """Why some replies would end the round of a strategy that averages as FedAvg does."""
+        if not averages_as_sent(self._inner):
             return {}
         like = values_by_name(self._sent)
         examples, wrong = judge_models(replies, self._examples_name, lambda own: misfit(own, like))

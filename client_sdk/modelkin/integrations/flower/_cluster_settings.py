@@ -11,6 +11,7 @@ from modelkin.core.layout import Layout
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation import node_weights
 from modelkin.integrations.federation.kin_robust import KinRobust
+from modelkin.integrations.flower._wrapped_strategies import check_instance, tree_strategy
 from modelkin.integrations.flower.adapters import AdapterStrategy
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
@@ -22,6 +23,7 @@ __all__ = [
     "check_kinds",
     "check_per_cluster",
     "check_robust",
+    "check_trees",
     "check_weights",
     "sharded_inside",
 ]
@@ -36,11 +38,7 @@ def sharded_inside(strategy: Strategy) -> ShardedStrategy | None:
     Raises:
         InvalidParameter: ``ClusteredStrategy`` cannot wrap the strategy.
     """
-    if isinstance(strategy, type):
-        raise InvalidParameter(
-            f"{strategy.__name__} is a class: give an instance, {strategy.__name__}()",
-            field="strategy",
-        )
+    check_instance(strategy, "strategy")
     if not isinstance(strategy, Strategy) or hasattr(strategy, "cluster_of"):
         raise InvalidParameter(
             f"a {type(strategy).__name__} cannot be inside ClusteredStrategy: wrap FedAvg or "
@@ -101,6 +99,16 @@ def check_robust(
                 field="robust",
             )
     return found
+
+
+def check_trees(strategy: Strategy, weights: str, *, robust: bool, per_cluster: bool) -> None:
+    """Raise :class:`InvalidParameter` for an option of means around a strategy of trees."""
+    options = {"per_cluster": per_cluster, "weights": weights != "examples", "robust": robust}
+    kind, asked = tree_strategy(strategy), [name for name, is_on in options.items() if is_on]
+    if kind is not None and asked:
+        raise InvalidParameter(
+            f"{asked[0]} cannot be combined with {kind}: trees are not averaged", field=asked[0]
+        )
 
 
 def check_per_cluster(

@@ -39,6 +39,7 @@ from modelkin.integrations.flower._cluster_settings import (
     check_kinds,
     check_per_cluster,
     check_robust,
+    check_trees,
     check_weights,
     sharded_inside,
 )
@@ -163,6 +164,7 @@ class ClusteredStrategy(Strategy):
         sharded = sharded_inside(strategy)
         check_weights(weights, by, sharded)
         limits = check_robust(robust, strategy, sharded, both=both)
+        check_trees(strategy, weights, robust=limits is not None, per_cluster=per_cluster)
         check_per_cluster(strategy, by, sharded, forget_after, per_cluster=per_cluster, both=both)
         self._inner = strategy
         self._on_clusters, self._per_cluster, self._model = on_clusters, per_cluster, model
@@ -247,7 +249,7 @@ class ClusteredStrategy(Strategy):
                 server_round, present, lambda new: ask_subspaces(new, grid, self._patience)
             )
             self._keep_clusters(found, self._data.subspaces, all_new=False)
-        self._models.begin(arrays)
+        self._models.begin(arrays, messages)
         return [self._personalize(message, to_train=True) for message in messages]
 
     def aggregate_train(

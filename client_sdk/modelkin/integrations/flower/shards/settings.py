@@ -9,6 +9,7 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 
 from modelkin.errors import InvalidParameter
 from modelkin.federation.shards.plan import Plan
+from modelkin.integrations.flower._wrapped_strategies import OF_TREES, check_instance
 
 __all__ = ["check_strategy", "make_plan"]
 
@@ -21,8 +22,7 @@ _INSTEAD: Final = {
     "MultiKrum": f"{_ROBUST}, since no party has whole vectors",
     "Bulyan": f"{_ROBUST}, since no party has whole vectors",
     "QFedAvg": "FedAvg, since weights by each client's loss need each client's model",
-    "FedXgbBagging": "FedXgbBagging alone, since trees are not averaged",
-    "FedXgbCyclic": "FedXgbCyclic alone, since trees are not averaged",
+    **{name: f"{name} alone, since trees are not averaged" for name in OF_TREES},
     "DifferentialPrivacyServerSideFixedClipping": "LocalDpMod behind ShardMod",
     "DifferentialPrivacyServerSideAdaptiveClipping": "LocalDpMod behind ShardMod",
     "DifferentialPrivacyClientSideFixedClipping": "LocalDpMod behind ShardMod",
@@ -41,11 +41,7 @@ def check_strategy(strategy: Strategy) -> FedAvg:
     Raises:
         InvalidParameter: the strategy needs more than the average; names an alternative.
     """
-    if isinstance(strategy, type):
-        raise InvalidParameter(
-            f"{strategy.__name__} is a class: give an instance, {strategy.__name__}()",
-            field="strategy",
-        )
+    check_instance(strategy, "strategy")
     for kind in type(strategy).__mro__:
         if kind.__name__ in _INSTEAD:
             raise InvalidParameter(
