@@ -20,6 +20,7 @@ from modelkin.integrations.federation.node_weights import RoundMembers, node_wei
 from modelkin.integrations.flower._arrays import only
 from modelkin.integrations.flower._grids import failure
 from modelkin.integrations.flower._replies import read_models
+from modelkin.integrations.flower._wrapped_strategies import check_instance
 from modelkin.integrations.flower.learngenes.layers import values_by_name
 
 __all__ = ["AdapterMod", "AdapterStrategy"]
@@ -85,9 +86,11 @@ class AdapterStrategy(FedAvg):
 
     Raises:
         InvalidCheckpoint: the configuration is not of LoRA, or of a variant; names the field.
+        InvalidParameter: it is a class.
     """
 
     def __init__(self, config: Any = None, **averaging: Any) -> None:
+        check_instance(config, "config")
         super().__init__(**averaging)
         self.means = AdapterMeans(config)
         """Averages adapters; ``ClusteredStrategy`` uses it for clusters."""

@@ -21,7 +21,13 @@ from torch.nn.functional import cross_entropy
 import modelkin
 from modelkin.errors import InvalidInput, InvalidParameter
 from modelkin.integrations.federation.messages import SupportMessage
-from modelkin.integrations.flower import ClusteredStrategy, SupportMod, hand_over
+from modelkin.integrations.flower import (
+    AdapterStrategy,
+    ClusteredStrategy,
+    LearngeneStrategy,
+    SupportMod,
+    hand_over,
+)
 from modelkin.torch import GradientMoment
 from tests.sdk.integrations.flower.federation import LocalGrid, examples, mlp
 
@@ -172,6 +178,8 @@ def test_hand_over_needs_the_mod() -> None:
         (lambda: SupportMod(coverage=2.0), "coverage must be in"),
         (lambda: SupportMod(k_max=20), "k_max must be a share"),
         (lambda: ClusteredStrategy(cast(Any, FedAvg)), r"a class: give an instance, FedAvg\(\)"),
+        (lambda: LearngeneStrategy(cast(Any, FedAvg)), r"a class: give an instance, FedAvg\(\)"),
+        (lambda: AdapterStrategy(FedAvg), r"a class: give an instance, FedAvg\(\)"),
         (lambda: ClusteredStrategy(FedAvg(), space="digits"), "client and space, or neither"),
     ],
 )

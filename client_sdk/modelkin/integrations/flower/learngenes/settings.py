@@ -7,6 +7,7 @@ from typing import Any
 from modelkin.errors import InvalidParameter
 from modelkin.federation.learngenes.aggregate import check_min_members
 from modelkin.integrations.federation.node_weights import BY_SUPPORT, node_weights
+from modelkin.integrations.flower._wrapped_strategies import check_instance
 from modelkin.integrations.flower.adapters import AdapterStrategy
 from modelkin.integrations.flower.shards.strategy import ShardedStrategy
 
@@ -45,6 +46,7 @@ def check_tighten(tighten: Any, *, sharded: bool) -> float:
 def check_inner(strategy: Any, min_members: int, weights: str) -> None:
     """Raise :class:`InvalidParameter` where a strategy cannot be inside."""
     check_min_members(min_members)
+    check_instance(strategy, "strategy")
     if hasattr(strategy, "cluster_of"):
         raise InvalidParameter(
             "put LearngeneStrategy inside ClusteredStrategy, not around it", field="strategy"
