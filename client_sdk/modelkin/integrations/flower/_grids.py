@@ -14,7 +14,9 @@ from flwr.serverapp import Grid
 from modelkin.integrations.federation.data_clusters import ASK
 
 __all__ = [
+    "FAILED",
     "RECORD",
+    "SILENT",
     "Costs",
     "MeteredGrid",
     "RoundCosts",
@@ -28,6 +30,12 @@ log = logging.getLogger("modelkin.integrations")
 
 RECORD: Final = "modelkin"
 """The name of modelkin's record in messages of both directions and in a client's state."""
+
+SILENT: Final = "it did not answer in time"
+"""The reason of a node of which nothing came."""
+
+FAILED: Final = "its app failed"
+"""The beginning of the reason of a node whose app raised an error."""
 
 _MAX_REASON: Final = 500
 """The most characters of the reason why an app failed."""
@@ -44,7 +52,7 @@ def exchange(
 ) -> dict[int, RecordDict | str]:
     """Send a message to each node; return each node's content, or the reason why it is missing."""
     found: dict[int, RecordDict | str] = dict.fromkeys(
-        (message.metadata.dst_node_id for message in messages), "it did not answer in time"
+        (message.metadata.dst_node_id for message in messages), SILENT
     )
     for reply in grid.send_and_receive(messages, timeout=timeout):
         node = reply.metadata.src_node_id
@@ -61,7 +69,7 @@ def failure(reply: Message) -> str:
         return "an empty answer"
     reason = reply.error.reason or "no reason"
     log.debug("the app of node %d failed: %s", reply.metadata.src_node_id, reason)
-    return f"its app failed: {_cause(reason)}"
+    return f"{FAILED}: {_cause(reason)}"
 
 
 def take_records(replies: Iterable[Message], name: str = RECORD) -> dict[int, ConfigRecord | None]:

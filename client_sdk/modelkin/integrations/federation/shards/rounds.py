@@ -14,6 +14,7 @@ from typing import Final
 from modelkin.errors import InvalidInput, InvalidParameter, ModelkinError
 from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.shards.fixed_point import least_power
+from modelkin.federation.shards.plan import MAX_ATTEMPT
 from modelkin.federation.shards.roster import Roster, Round
 from modelkin.federation.sharing import Combined, SentCell, assemble
 from modelkin.integrations.federation.shards.results import Floats, HeldResults, Piece, Results
@@ -32,8 +33,6 @@ __all__ = [
 
 BUNDLE_BYTES: Final = 1 << 28
 """The bytes of cells in a message to an aggregator, about: memory does not grow with the model."""
-
-_ATTEMPTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +165,7 @@ class ShardRound:
         if not conceal and len(cells) < len(found):
             self.round = self._round(sorted(found), 0)
             cells |= yield from self._ask_for_cells(sorted(found.keys() - cells.keys()))
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(MAX_ATTEMPT + 1):
             if not conceal:
                 self._check_cells(cells, 0)
             taking_part = sorted(found.keys() - self.refused.keys())
@@ -179,7 +178,7 @@ class ShardRound:
                 if self.refused.keys() & set(taking_part):
                     continue
             routed = self._route({place: cells[place] for place in taking_part})
-            last = attempt == _ATTEMPTS - 1
+            last = attempt == MAX_ATTEMPT
             results = yield from self._combine(routed, release=last)
             refused = _refusals(results)
             if refused and not last:

@@ -13,7 +13,7 @@ from modelkin.errors import InvalidInput
 from modelkin.federation.layouts import MOST_EXACT
 from modelkin.federation.learngenes.aggregate import check_weight, unfit
 from modelkin.integrations.flower._arrays import only
-from modelkin.integrations.flower._grids import failure
+from modelkin.integrations.flower._grids import SILENT, failure
 from modelkin.integrations.flower._metrics import odd_metrics
 from modelkin.integrations.flower.learngenes.layers import values_by_name
 from modelkin.integrations.flower.learngenes.mod import RECORD
@@ -52,7 +52,7 @@ def read_layers(
         model: all arrays.
         weighted_by: the name of the examples among the metrics.
     """
-    left_out = dict.fromkeys(asked, "it did not answer in time")
+    left_out = dict.fromkeys(asked, SILENT)
     sent: dict[int, SentLayers] = {}
     for reply in replies:
         node = reply.metadata.src_node_id

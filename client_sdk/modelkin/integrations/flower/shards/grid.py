@@ -18,6 +18,7 @@ from modelkin.integrations.federation.shards.messages import (
     party_of,
     read,
 )
+from modelkin.integrations.flower._grids import FAILED, SILENT, exchange
 from modelkin.integrations.flower.shards.records import message_of, record_of
 
 __all__ = ["ShardGrid", "message_or_reason"]
@@ -26,7 +27,8 @@ log = logging.getLogger("modelkin.integrations")
 
 _POLL_SECONDS: Final = 1.0
 
-_NO_MOD: Final = "it did not answer as ShardMod does; is ShardMod the first mod of its app?"
+_IS_FIRST: Final = "is ShardMod the first mod of its app, but for DataMod and SupportMod?"
+_NO_MOD: Final = f"it did not answer as ShardMod does; {_IS_FIRST}"
 
 
 class ShardGrid(Grid):
@@ -85,18 +87,23 @@ class ShardGrid(Grid):
             self.outside[node] = str(error)
             log.warning("node %d does not average in shards: %s", node, error)
 
+    def none_joined(self) -> InvalidParameter:
+        """The error of a round that no node has joined: a reason, and what helps against it."""
+        told = {node: why for node, why in self.outside.items() if why != SILENT}
+        node, why = next(iter((told or self.outside).items()))
+        if why == SILENT:
+            why += f" (patience is {self._timeout:g} s); a node that is only slow needs more"
+        elif why.startswith(FAILED):
+            why += f"; {_IS_FIRST}"
+        return InvalidParameter(f"no node averages in shards; node {node}: {why}", field="grid")
+
     def exchange(self, contents: Mapping[int, RecordDict]) -> dict[int, RecordDict | str]:
         """Send each node a training message; return its content, or the reason for none."""
         messages = [
             Message(content, dst_node_id=node, message_type=MessageType.TRAIN)
             for node, content in contents.items()
         ]
-        found: dict[int, RecordDict | str] = dict.fromkeys(contents, "it did not answer in time")
-        for reply in self._grid.send_and_receive(messages, timeout=self._timeout):
-            node = reply.metadata.src_node_id
-            if node in found:
-                found[node] = reply.content if reply.has_content() else _reason(reply)
-        return found
+        return exchange(self._grid, messages, self._timeout)
 
     def set_run(self, run: Any) -> None:
         """Call the wrapped grid."""
@@ -124,10 +131,6 @@ class ShardGrid(Grid):
     ) -> Iterable[Message]:
         """Call the wrapped grid."""
         return self._grid.send_and_receive(messages, timeout=timeout)
-
-
-def _reason(reply: Message) -> str:
-    return f"its app failed: {reply.error.reason}" if reply.has_error() else "an empty answer"
 
 
 def message_or_reason(answer: RecordDict | str) -> ShardMessage | str:

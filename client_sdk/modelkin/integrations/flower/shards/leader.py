@@ -12,6 +12,7 @@ from modelkin.integrations.federation.shards.leader import RoundLeader
 from modelkin.integrations.federation.shards.members import ShardMembers
 from modelkin.integrations.federation.shards.messages import ShardMessage
 from modelkin.integrations.federation.shards.rounds import Trained
+from modelkin.integrations.flower._grids import SILENT, failure
 from modelkin.integrations.flower._metrics import odd_metrics
 from modelkin.integrations.flower.shards.grid import ShardGrid, message_or_reason
 from modelkin.integrations.flower.shards.records import CELLS, RECORD, record_of
@@ -53,12 +54,11 @@ class ShardLeader(RoundLeader):
             asked: the nodes that were to train.
             replies: answers to the training messages, errors among them.
         """
-        answers: dict[int, RecordDict | str] = dict.fromkeys(asked, "it did not answer in time")
+        answers: dict[int, RecordDict | str] = dict.fromkeys(asked, SILENT)
         for reply in replies:
             node = reply.metadata.src_node_id
             if node in answers:
-                failed = "" if reply.has_content() else f"its app failed: {reply.error.reason}"
-                answers[node] = failed or reply.content
+                answers[node] = failure(reply) or reply.content
         for node, answer in answers.items():
             place = self.place(node)
             try:

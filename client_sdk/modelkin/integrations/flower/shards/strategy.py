@@ -167,12 +167,7 @@ class ShardedStrategy(Strategy):
         if not messages:
             return []
         if not any(map(self._members.has, shards.present())) and self._outside:
-            node, why = next(iter(self._outside.items()))
-            raise InvalidParameter(
-                f"no node averages in shards; is ShardMod the first mod of the app, but for "
-                f"DataMod and SupportMod? Node {node}: {why}",
-                field="grid",
-            )
+            raise shards.none_joined()
         roster, number = self._members.begin(shards.present())
         self._leader = ShardLeader(self._members, shards, roster, number, self._examples_name)
         return [message for message in messages if self._address(message, self._leader)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
 
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.flower import RoundReport, ShardMod
@@ -355,10 +355,64 @@ def test_apps_without_the_mod_are_named() -> None:
     np.testing.assert_allclose(vector(found), exact(OTHERS), atol=1e-6)
 
 
+def failing(steps: Mapping[int, str]) -> Callable[[Message, Message], Message]:
+    """Nodes whose apps fail in a step, as engines report it: with a whole traceback."""
+    trace = "Traceback (most recent call last):\n  File 'app.py'\nValueError: the disk is gone\n"
+
+    def tamper(message: Message, answer: Message) -> Message:
+        fails = step_of(message) == steps.get(message.metadata.dst_node_id)
+        return Message(Error(code=0, reason=trace), reply_to=message) if fails else answer
+
+    return tamper
+
+
+def test_of_a_failed_app_the_cause_alone_is_told() -> None:
+    """In the reasons of a node that could not join, and of one that could not train."""
+    grid, reports = grid_of(range(1, 6)), list[RoundReport]()
+    grid.tamper = failing({4: "train", 5: "join"})
+    run(grid, sharded(reports))
+    why = "its app failed: ValueError: the disk is gone"
+    assert {4: why, 5: why} == reports[0].refused
+    assert (1, 2, 3) == reports[0].members
+
+
+def silent(grid: RecordingGrid) -> None:
+    grid.lose = lambda message: True
+
+
+def broken(grid: RecordingGrid) -> None:
+    grid.lose = lambda message: message.metadata.dst_node_id != 2
+    grid.tamper = failing(dict.fromkeys(NODES, "join"))
+
+
+def refusing(grid: RecordingGrid) -> None:
+    refused = RecordDict({RECORD: ConfigRecord({"refused": "its keys are of another group"})})
+    grid.tamper = lambda message, _: Message(refused, reply_to=message)
+
+
+@pytest.mark.parametrize(
+    ("happens", "error"),
+    [
+        (silent, "1: it did not answer in time (patience is 0.2 s); a node that is only slow"),
+        (broken, "2: its app failed: ValueError: the disk is gone; is ShardMod the first mod of"),
+        (refusing, "1: its keys are of another group"),
+    ],
+)
+def test_a_federation_that_no_node_joins_ends_with_advice(
+    happens: Callable[[RecordingGrid], None], error: str
+) -> None:
+    """It fits the reason: the order of mods is none of a node that is slow, or refuses."""
+    grid = grid_of(NODES)
+    happens(grid)
+    with pytest.raises(InvalidParameter, match=f"node {re.escape(error)}") as found:
+        run(grid, sharded())
+    assert ("ShardMod" in error) == ("ShardMod" in str(found.value))
+
+
 def test_a_federation_without_the_mod_ends_at_once() -> None:
     """Where no client has ShardMod the error says so."""
     grid = RecordingGrid({node: app([]) for node in NODES})
-    with pytest.raises(InvalidParameter, match=r"is ShardMod the first mod of the app.* Node 1"):
+    with pytest.raises(InvalidParameter, match=r"node 1: its app failed.*; is ShardMod the first"):
         run(grid, sharded())
 
 
