@@ -18,9 +18,10 @@ from modelkin.federation.buffer import staleness_weight
 from modelkin.integrations.flower import RoundReport, ShardMod
 from tests.sdk.integrations.flower.delayed_federation import DelayedGrid
 from tests.sdk.integrations.flower.shards.sharded_federation import (
-    SHAPES,
+    Train,
     app,
     examples,
+    flat,
     model,
     step_of,
     update,
@@ -40,6 +41,8 @@ class QueuedGrid(DelayedGrid):
         patch: of the test, which then sleeps without waiting.
         seconds: that the fifth client trains; the others train for one.
         settings: of ``ShardMod``.
+        nodes: all clients.
+        train: makes what a client sends of its model with the update, which it is without.
         grid: of the grid, such as ``joins``.
     """
 
@@ -50,10 +53,12 @@ class QueuedGrid(DelayedGrid):
         *,
         seconds: float = 10.0,
         nodes: Iterable[int] = range(1, 6),
+        train: Train | None = None,
         **grid: Any,
     ) -> None:
         self.trained: Counter[int] = Counter()
         self.answers: list[tuple[Message, Message]] = []
+        self._update = train
         self._free: dict[int, float] = {}
         mods = {node: ShardMod(may_aggregate=node != SLOW, **settings) for node in nodes}
         apps = {node: app([mod], self._train) for node, mod in mods.items()}
@@ -61,7 +66,7 @@ class QueuedGrid(DelayedGrid):
 
     def _train(self, node: int, server_round: int, new: dict[str, Any]) -> dict[str, Any]:
         self.trained[node] += 1
-        return new
+        return new if self._update is None else self._update(node, server_round, new)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         ids = list[str]()
@@ -93,7 +98,6 @@ def expected(reports: Sequence[RoundReport]) -> npt.NDArray[np.float64]:
         total = sum(map(examples, report.members))
         for node in report.members:
             late = report.staleness.get(node, 0)
-            step = update(node, report.server_round - late)
-            flat = np.concatenate([step[name].ravel() for name in SHAPES])
-            found += flat * (staleness_weight(late) * examples(node) / total)
+            step = flat(update(node, report.server_round - late))
+            found += step * (staleness_weight(late) * examples(node) / total)
     return found

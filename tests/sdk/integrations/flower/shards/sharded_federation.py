@@ -45,6 +45,19 @@ def update(node: int, server_round: int) -> dict[str, Any]:
     return {name: rng.normal(0, 0.05, shape) for name, shape in SHAPES.items()}
 
 
+def flat(step: dict[str, Any]) -> npt.NDArray[np.float64]:
+    """An update as one vector."""
+    return np.concatenate([step[name].ravel() for name in SHAPES])
+
+
+def steady(node: int, server_round: int, new: dict[str, Any]) -> dict[str, Any]:
+    """A training of which the update is that of the first round in each."""
+    step, first = update(node, server_round), update(node, 1)
+    for name in step:
+        new[name] = np.asarray(new[name] - step[name] + first[name], np.float32)
+    return new
+
+
 def examples(node: int) -> int:
     """How many examples a client has."""
     return 10 + 7 * node
@@ -167,7 +180,5 @@ def exact(nodes: Iterable[int], rounds: int = 1) -> npt.NDArray[np.float64]:
     total = sum(map(examples, nodes))
     for number in range(1, rounds + 1):
         for node in nodes:
-            step = update(node, number)
-            flat = np.concatenate([step[name].ravel() for name in SHAPES])
-            found += flat * (examples(node) / total)
+            found += flat(update(node, number)) * (examples(node) / total)
     return found

@@ -20,10 +20,12 @@ from tests.sdk.integrations.flower.shards.sharded_federation import (
     app,
     averaging,
     exact,
+    flat,
     grid_of,
     model,
     run,
     sharded,
+    steady,
     step_of,
     update,
     vector,
@@ -105,12 +107,6 @@ def test_one_value_in_c_changes_one_value_in_c() -> None:
 def test_own_masks_come_closer_round_by_round() -> None:
     """Shifts make up for what is not sent: the same updates each round are learned in time."""
 
-    def steady(node: int, server_round: int, new: dict[str, Any]) -> dict[str, Any]:
-        step, first = update(node, server_round), update(node, 1)
-        for name in step:
-            new[name] = np.asarray(new[name] - step[name] + first[name], np.float32)
-        return new
-
     rounds, before = 40, vector(model())
     expected = rounds * (exact(NODES) - before)
     found = vector(run(grid_of(NODES, steady), sharded(**OWN), rounds).arrays) - before
@@ -135,9 +131,8 @@ def test_rules_are_by_coordinate(rule: str) -> None:
     before = vector(model())
     steps = []
     for node in NODES:
-        step = update(node, 1)
-        flat = np.concatenate([step[name].ravel() for name in ("w", "b", "scale")])
-        steps.append((before + flat) * 1e6 - before if node == 2 else flat)
+        step = flat(update(node, 1))
+        steps.append((before + step) * 1e6 - before if node == 2 else step)
     ordered = np.sort(np.stack(steps), axis=0)
     expected = ordered[2] if rule == "median" else ordered[1:-1].mean(axis=0)
     found = vector(run(grid_of(NODES, lie), sharded(conceal=False, rule=rule)).arrays)
