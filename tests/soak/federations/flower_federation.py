@@ -86,7 +86,7 @@ def lead(grid: Grid, folder: Path) -> None:
         inner,
         aggregators=CLIENTS,
         min_members=2,
-        patience=20.0,
+        patience=60.0,
         on_round=reports.append,
     )
     while len(list(grid.get_node_ids())) < CLIENTS:
@@ -97,7 +97,7 @@ def lead(grid: Grid, folder: Path) -> None:
         grid=grid,
         initial_arrays=ArrayRecord({"w": Array(models[0])}),
         num_rounds=ROUNDS,
-        timeout=30.0,
+        timeout=60.0,
         evaluate_fn=lambda number, arrays: models.append(arrays["w"].numpy()),
     )
     seconds = time.monotonic() - began
