@@ -58,9 +58,10 @@ def sites(*names: str, change: Any = None, **demands: Any) -> dict[str, Answer]:
 
 
 def job(scripts: dict[str, Answer], folder: Path, **rules: Any) -> LocalSites:
-    """A job of three aggregators, that has run."""
+    """A job of three aggregators, or without shards, that has run."""
     rules = {"num_rounds": 1, "shards": {"aggregators": 3}, **rules}
-    done = LocalSites(scripts, folder, initial="initial.safetensors", patience=1, **rules)
+    waits = {} if rules["shards"] is None else {"patience": 1}
+    done = LocalSites(scripts, folder, initial="initial.safetensors", **waits, **rules)
     done.run()
     return done
 
