@@ -159,8 +159,8 @@ def test_models_are_read_one_at_a_time() -> None:
     strategy = ClusteredStrategy(FedAvg(fraction_evaluate=0.0), by="data", patience=1)
     grid = LocalGrid({node: answering(lambda message: message) for node in range(1, 33)})
     sent = strategy.configure_train(1, arrays, ConfigRecord(), grid)
-    records = {"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})}
-    replies = [Message(RecordDict({**records}), reply_to=message) for message in sent]
+    records: dict[str, Any] = {"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})}
+    replies = [Message(RecordDict(records), reply_to=message) for message in sent]
     tracemalloc.start()
     try:
         mean, _ = strategy.aggregate_train(1, replies)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,11 @@ def folders(tmp_path: Path) -> Iterator[Path]:
     return made()
 
 
-def run(folder: Path, sites: dict[str, Answer], rounds: int, **rules: Any) -> None:
+def run(folder: Path, sites: Mapping[str, Answer], rounds: int, **rules: Any) -> None:
     """These rounds, after those that the folder has."""
     has_run = (folder / "modelkin").exists()
     first = {"before": str(folder / "modelkin")} if has_run else {"initial": "initial.safetensors"}
-    LocalSites(sites, folder, num_rounds=rounds, **first, **rules).run()
+    LocalSites(dict(sites), folder, num_rounds=rounds, **first, **rules).run()
 
 
 def verdicts(folder: Path) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_sites_are_judged_by_all_rounds_of_both_runs(folders: Iterator[Path]) ->
     """As in one run, to the bit: an attacker of the first one is out while it behaves."""
     found = []
     for folder, parts in zip(folders, ([5], [3, 2]), strict=True):
-        sites = {
+        sites: dict[str, Answer] = {
             **{n: Script(n, lambda model, _: model) for n in NAMES},
             "site-2": Turning("site-2"),
         }
