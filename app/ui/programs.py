@@ -44,12 +44,14 @@ class FirstSteps:
 
     Attributes:
         push: stores a checkpoint, from a shell.
+        folder: stores all checkpoints of a folder, each in the space of its family.
         follow: follows the models of an owner on a hub, from a shell.
         python: asks which spaces there are, from Python.
         curl: asks the same from a shell.
     """
 
     push: str
+    folder: str
     follow: str
     python: str
     curl: str
@@ -60,6 +62,7 @@ def first_steps(request: Request) -> FirstSteps:
     url = shlex.quote(_base(request))
     return FirstSteps(
         push=f"modelkin push base.safetensors --model acme/base --space acme --create --url {url}",
+        folder=f"modelkin push models --prefix acme/ --space auto --url {url}",
         follow=f"modelkin sources add huggingface --space acme --owner acme --hub-url "
         f"https://huggingface.co --url {url}",
         python=_python(

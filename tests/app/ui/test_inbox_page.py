@@ -61,13 +61,15 @@ def shown_to(locked: Server, *scopes: str) -> tuple[str, str]:
 
 
 def test_every_line_of_code_runs_as_it_is_shown(locked: Server, tmp_path: Path) -> None:
-    """In a shell or in Python, beside a checkpoint, and against this very service."""
+    """In a shell or in Python, beside checkpoints, and against this very service."""
     shown, key = shown_to(locked)
-    (tmp_path / "base.safetensors").write_bytes(safetensors(random_tensors(1)))
+    (tmp_path / "models").mkdir()
+    for number, name in enumerate(("base.safetensors", "models/first.safetensors")):
+        (tmp_path / name).write_bytes(safetensors(random_tensors(number)))
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "MODELKIN_API_KEY": key, "PATH": programs}
     code = code_of(shown)
-    assert len(code) == shown.count("<pre") >= 4
+    assert len(code) == shown.count("<pre") >= 5
     said = {}
     for label, lines in code.items():
         assert locked.url in lines
@@ -78,8 +80,9 @@ def test_every_line_of_code_runs_as_it_is_shown(locked: Server, tmp_path: Path) 
     assert '"items"' in said["request for all spaces"]
     with httpx.Client(base_url=locked.url, headers={"Authorization": f"Bearer {key}"}) as http:
         assert ["acme"] == [each["space"] for each in http.get("/v1/sources").json()["items"]]
-        found = http.get("/", headers=BROWSER, params={"q": "acme/base"}).text
-    assert 'href="/spaces/acme/models/acme/base"' in found
+        found = http.get("/", headers=BROWSER, params={"q": "acme/"}).text
+    for name in ("acme/base", "acme/first"):
+        assert f'href="/spaces/acme/models/{name}"' in found
 
 
 def test_a_key_that_may_not_write_makes_no_samples(locked: Server) -> None:
