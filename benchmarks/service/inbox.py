@@ -1,12 +1,12 @@
 """Measure the explorer's first page with 100,000 models, on SQLite and on Postgres.
 
-Models of many spaces, fingerprints with families of Zipf sizes and their anatomies, and what has
-failed are planted in the database. Chromium opens the page, each time with an empty cache.
+Models of many spaces and verdicts on them, fingerprints with families of Zipf sizes and their
+anatomies, and what has failed are planted in the database. Chromium opens the pages, each time with
+an empty cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,12 +17,18 @@ import numpy as np
 
 from app.infra.db.tables.base import table_of
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
+from app.infra.db.tables.findings import FindingRow
 from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.weights import ModelWeightsRow
-from app.models.spaces.requested import RequestedSpace
-from app.models.spaces.service import SpaceService
 from benchmarks.report import Findings, Row, Table
 from benchmarks.service.explorer import Visits
+from benchmarks.service.planted_findings import (
+    finding_row,
+    made_space,
+    model_row,
+    settle,
+    write_rows,
+)
 from benchmarks.service.planted_hub import PlantedHub
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import SQLITE, Backend, PostgresBackend
@@ -43,7 +49,12 @@ _BASES: Final = 10
 """Bases that the models of a space declare."""
 _FAILED: Final = 0.02
 """Failed jobs, to a model."""
-_ROWS: Final = 20_000
+_PAGES: Final = {
+    "inbox": "/",
+    "contradicted declarations": "/findings",
+    "new models": "/new",
+    "spaces": "/spaces",
+}
 
 
 def run(quick: bool) -> Findings:
@@ -61,10 +72,11 @@ def run(quick: bool) -> Findings:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="modelkin-inbox-")))
             with open_app(folder, backend) as app:
                 plant(app, models)
+            settle(backend, folder)
             server = Server(folder, backend=backend).start()
             try:
                 visits = Visits(browser, server.url, rounds)
-                for what, path in (("inbox", "/"), ("new models", "/new"), ("spaces", "/spaces")):
+                for what, path in _PAGES.items():
                     rows.append(visits.painted(f"{what}, {backend.name}", path))
             finally:
                 server.stop()
@@ -74,21 +86,17 @@ def run(quick: bool) -> Findings:
 def plant(app: AppHarness, models: int) -> None:
     """Write the rows of so many models, and as many fingerprints."""
     PlantedHub(models, max(1, models // 100), has_kin=False).plant(app.database, app.tenant)
-    spaces = [_space(app, f"space-{number:04d}") for number in range(-(-models // _PER_SPACE))]
+    spaces = [made_space(app, f"space-{number:04d}") for number in range(-(-models // _PER_SPACE))]
     draw, now = np.random.default_rng(0), datetime.now(UTC)
-    _write(app, ModelRow, (_model(number, spaces, now) for number in range(1, models + 1)))
-    _write(app, ModelWeightsRow, (_weights(draw, number, now) for number in range(1, models + 1)))
-    _write(app, JobRow, (_job(number, now) for number in range(int(models * _FAILED))))
+    rows = [_model(number, spaces, now) for number in range(1, models + 1)]
+    write_rows(app, ModelRow, rows)
+    write_rows(app, FindingRow, (finding_row(each, each["created_at"]) for each in rows))
+    write_rows(
+        app, ModelWeightsRow, (_weights(draw, number, now) for number in range(1, models + 1))
+    )
+    write_rows(app, JobRow, (_job(number, now) for number in range(int(models * _FAILED))))
     with app.database.writing() as session:
         session.execute(table_of(SpaceRow).update().values(signatures=_PER_SPACE))
-
-
-def _space(app: AppHarness, name: str) -> int:
-    request = RequestedSpace(
-        num_parameters=1_000_000, layout=None, scheme=None, num_perm=256, seed=1
-    )
-    with app.database.writing() as session:
-        return app.services[SpaceService].create(session, app.tenant, name, request)[0].id
 
 
 def _model(number: int, spaces: list[int], now: datetime) -> dict[str, Any]:
@@ -96,20 +104,7 @@ def _model(number: int, spaces: list[int], now: datetime) -> dict[str, Any]:
     at = now - (timedelta(minutes=number % 600) if is_new else timedelta(days=30))
     space, place = divmod(number - 1, _PER_SPACE)
     base = None if place < _BASES else f"org-{space}/model-{space * _PER_SPACE + place % _BASES}"
-    return {
-        "id": number,
-        "space_id": spaces[space],
-        "name": f"org-{space}/model-{number - 1}",
-        "kind": "signature",
-        "support_size": 1,
-        "revision": 1,
-        "version": place + 1,
-        "attributes": {},
-        "base_model": base,
-        "created_at": at,
-        "updated_at": at,
-        "content_id": 0,
-    }
+    return model_row(number, spaces[space], f"org-{space}/model-{number - 1}", base, at)
 
 
 def _weights(draw: np.random.Generator, number: int, now: datetime) -> dict[str, Any]:
@@ -142,11 +137,3 @@ def _job(number: int, now: datetime) -> dict[str, Any]:
         "created_at": now,
         "finished_at": now,
     }
-
-
-def _write(app: AppHarness, row: Any, values: Iterator[dict[str, Any]]) -> None:
-    while some := [
-        {**each, "tenant_id": app.tenant.id} for _, each in zip(range(_ROWS), values, strict=False)
-    ]:
-        with app.database.writing() as session:
-            session.execute(table_of(row).insert(), some)

@@ -111,14 +111,18 @@ class FindingService:
         *,
         verdicts: Collection[LineageVerdict] = SUSPICIOUS,
         newest: int = 3,
+        most: int = 10_000,
     ) -> tuple[InboxVerdict, ...]:
-        """The findings of all spaces that nobody has acknowledged, by verdict, with the newest."""
-        counts = listing.count_open(session, tenant.id, verdicts)
+        """The findings of all spaces that nobody has acknowledged, by verdict, with the newest.
+
+        Args:
+            most: the number up to which those of a verdict are counted.
+        """
         return tuple(
             InboxVerdict(
                 each,
-                counts[each],
-                listing.newest_open(session, tenant.id, each, newest) if counts[each] else (),
+                listing.count_open(session, tenant.id, each, most),
+                listing.newest_open(session, tenant.id, each, newest),
             )
             for each in verdicts
         )

@@ -22,6 +22,8 @@ __all__ = ["FamilyList"]
 
 _MOST_BASES: Final = 2_000
 """The bases that are added up, those with most models: of more, families are larger than said."""
+_LOOKED_UP: Final = 500
+"""Roots of declared families whose fingerprints are looked up at a time, the largest first."""
 _BRANCHES: Final = 3
 """The models of a root that are named."""
 
@@ -85,10 +87,15 @@ class FamilyList:
             tree, models = kept[0], sum(each.models for each in kept)
             shown = [(name, count) for (_, name), count in tree.branches[:_BRANCHES]]
             made.append(_family(root, tree.root[0], models, tree, shown, [], len(found)))
-        measured = families.with_fingerprint(session, tenant.id, by_root)
-        made = [each for each in made if each.root not in measured]
         made.sort(key=lambda each: -each.members)
-        return [self._with_names(session, tenant, each) for each in made[:limit]]
+        declared = list[Family]()
+        for at in range(0, len(made), _LOOKED_UP):
+            some = made[at : at + _LOOKED_UP]
+            measured = families.with_fingerprint(session, tenant.id, [each.root for each in some])
+            declared += [each for each in some if each.root not in measured]
+            if len(declared) >= limit:
+                break
+        return [self._with_names(session, tenant, each) for each in declared[:limit]]
 
     def _with_names(self, session: Reader, tenant: Tenant, family: Family) -> Family:
         """The family with names of models from which no other is made, if there is room."""

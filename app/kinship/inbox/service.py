@@ -58,13 +58,17 @@ class InboxService:
         limit: int = _SHOWN,
     ) -> Found[InboxFinding]:
         """The kept findings with these verdicts that nobody has acknowledged, in all spaces."""
-        found = self._findings.inbox(session, tenant, verdicts=verdicts, newest=limit)
+        found = self._findings.inbox(
+            session, tenant, verdicts=verdicts, newest=limit, most=_MOST_COUNTED + 1
+        )
         newest = sorted(
             (finding for each in found for finding in each.newest),
             key=lambda finding: finding.found_at,
             reverse=True,
         )
-        return Found(sum(each.count for each in found), newest[:limit])
+        counts = [min(each.count, _MOST_COUNTED) for each in found]
+        is_more = any(each.count > _MOST_COUNTED for each in found)
+        return Found(sum(counts), newest[:limit], is_more)
 
     def new(
         self, session: Reader, tenant: Tenant, now: datetime, *, limit: int = _SHOWN

@@ -121,7 +121,11 @@ class ModelRow(Base):
         # Orders of listings: see ``app.models.catalog.repositories.model_orders``.
         Index(None, "space_id", "support_size", "name"),
         Index(None, "space_id", "revision", "name"),
-        Index(None, "space_id", "base_model", **where("base_model IS NOT NULL")),
+        # With the tenant, so that declared families are counted without the rows.
+        Index(
+            *("ix_models_declared", "space_id", "base_model", "tenant_id"),
+            **where("base_model IS NOT NULL"),
+        ),
         Index("ix_models_several_bases", "space_id", **where("base_models IS NOT NULL")),
         Index(None, "blob_key"),  # the sweep of orphans looks keys up
         Index(None, "space_id", "blob_key", **where(_UNMEASURED)),

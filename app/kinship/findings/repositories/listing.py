@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, func, select
+from sqlalchemy import ColumnElement, and_, func, literal, select
 
 from app.infra.db.database import Reader
 from app.infra.db.pagination import decode_pair_cursor, encode_cursor
@@ -91,18 +91,10 @@ def find_kept(session: Reader, space: SpaceRecord, model_id: int) -> LineageFind
     return None if row is None else _record(row)
 
 
-def count_open(
-    session: Reader, tenant_id: int, verdicts: Collection[LineageVerdict]
-) -> Mapping[LineageVerdict, int]:
-    """How many findings of all spaces of a tenant are not acknowledged, by verdict."""
-    row = FindingRow
-    query = (
-        select(row.rank, func.count())
-        .where(*_open(tenant_id), row.rank.in_([RANKS[each] for each in verdicts]))
-        .group_by(row.rank)
-    )
-    counts = {row[0]: row[1] for row in session.execute(query)}
-    return {each: counts.get(RANKS[each], 0) for each in verdicts}
+def count_open(session: Reader, tenant_id: int, verdict: LineageVerdict, most: int) -> int:
+    """The number of findings of all spaces that are not acknowledged, at most ``most``."""
+    some = select(literal(1)).where(*_open(tenant_id), FindingRow.rank == RANKS[verdict])
+    return session.scalars(select(func.count()).select_from(some.limit(most).subquery())).one()
 
 
 def newest_open(

@@ -91,17 +91,19 @@ def declared_bases(session: Reader, tenant_id: int, *, limit: int) -> list[Decla
         .limit(limit)
         .subquery()
     )
-    query = (
-        select(
-            SpaceRow.name,
-            groups.c.base_model,
-            groups.c.models,
-            own.c.base_model.label("base"),
-            (SpaceRow.importance_kind == "delta").label("of_differences"),
-        )
-        .join(groups, groups.c.space_id == SpaceRow.id)
-        .outerjoin(own, (own.c.space_id == groups.c.space_id) & (own.c.name == groups.c.base_model))
+    # One look into an index for each base: Postgres would join with all models.
+    base = (
+        select(own.c.base_model)
+        .where(own.c.space_id == groups.c.space_id, own.c.name == groups.c.base_model)
+        .scalar_subquery()
     )
+    query = select(
+        SpaceRow.name,
+        groups.c.base_model,
+        groups.c.models,
+        base.label("base"),
+        (SpaceRow.importance_kind == "delta").label("of_differences"),
+    ).join(groups, groups.c.space_id == SpaceRow.id)
     return [DeclaredBase(*each) for each in session.execute(query)]
 
 
