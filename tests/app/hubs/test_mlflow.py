@@ -381,6 +381,9 @@ def test_the_guide(
     hook = hook.replace("https://mlflow.example", registry.url).replace("{id}", made.json()["id"])
     hook = hook.replace("https://modelkin.example", str(service.base_url).rstrip("/"))
     run_python(hook, "docs/hubs.md", names)
+    from mlflow.environment_variables import MLFLOW_WEBHOOK_CACHE_TTL
+
+    assert f"for {MLFLOW_WEBHOOK_CACHE_TTL.default} seconds" in before
     for name in ("fraud-base", "fraud-eu"):
         wait_for(service, f"/v1/spaces/fraud/models/{name}", revision=1)
     assert promised == run_python(show, "docs/hubs.md", names)

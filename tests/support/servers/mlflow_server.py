@@ -23,10 +23,12 @@ from tests.support.servers.guardian import guard
 from tests.support.tiers import needs
 
 _TIMEOUT_S = 90.0
+_CACHED_S = 1
+"""How long MLflow keeps its list of webhooks here; a minute by default."""
 _LOCAL = {
     "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http,https",
     "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
-    "MLFLOW_WEBHOOK_CACHE_TTL": "0",
+    "MLFLOW_WEBHOOK_CACHE_TTL": str(_CACHED_S),
     "MLFLOW_WEBHOOK_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -72,7 +74,7 @@ class Registry:
         return self._version(name, source, tags, model_id=model_id)
 
     def webhook(self, url: str, secret: str) -> str:
-        """Create a webhook for all events that the service uses."""
+        """Create a webhook for all events that the service uses, and wait until MLflow knows it."""
         wanted = [
             ("REGISTERED_MODEL", "CREATED"),
             ("MODEL_VERSION", "CREATED"),
@@ -82,6 +84,7 @@ class Registry:
         events = [{"entity": entity, "action": action} for entity, action in wanted]
         made = self.call("webhooks", name="kin", url=url, secret=secret, events=events)
         webhook: str = made["webhook"]["webhook_id"]
+        time.sleep(1.1 * _CACHED_S)
         return webhook
 
     def _upload(self, uri: str, files: dict[str, bytes]) -> None:
