@@ -43,6 +43,7 @@ SITE: Final = (
     Link("Inbox", "/"),
     Link("Spaces", "/spaces"),
     Link("Anatomies", "/anatomies"),
+    Link("Check a file", "/check"),
     Link("Jobs", "/jobs"),
     Link("Sources", "/sources"),
     Link("Subscriptions", "/subscriptions"),

@@ -74,11 +74,13 @@ def render(
     *,
     status: int = 200,
     headers: Mapping[str, str] | None = None,
+    workers: bool = False,
     **context: Any,
 ) -> HTMLResponse:
     """Render the page of a template.
 
     Args:
+        workers: whether its scripts may start workers, from the files of the pages.
         context: the values of the template, beside those of all pages (see :func:`_common`).
     """
     nonce = secrets.token_urlsafe(16)
@@ -89,6 +91,7 @@ def render(
         img_src="'self' data: blob:",
         connect_src="'self'",
         form_action="'self'",
+        **({"worker_src": "'self'"} if workers else {}),
     )
     said = {
         "Cache-Control": "no-cache",

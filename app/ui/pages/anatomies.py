@@ -1,4 +1,4 @@
-"""``/anatomies`` and ``/tensors``: where the tensors of models of any layout come from."""
+"""``/anatomies``, ``/tensors``, ``/check``: where the tensors of models of any layout come from."""
 
 from __future__ import annotations
 
@@ -59,6 +59,16 @@ _ANY: Final = BeforeValidator(lambda chosen: chosen or None)
 """Reads an empty value, which a form sends where nothing is chosen, as any."""
 By = Annotated[StatedBy | None, _ANY]
 Verdict = Annotated[AnatomyVerdict | None, _ANY]
+
+
+@routes.get("/check")
+def check(
+    context: ReadingContext, fingerprints: Service[FingerprintService], request: Request
+) -> HTMLResponse:
+    """The page to drop checkpoints on: scripts read them, and ask the API what they are kin to."""
+    with context.reading() as session:
+        stored = fingerprints.feed(session, context.tenant.id).fingerprints
+    return render(request, "check.html", workers=True, stored=stored)
 
 
 @routes.get("/anatomies")

@@ -103,6 +103,7 @@ _PATHS: Final = {
     "a subscription": "/subscriptions/{subscription}",
     "no subscription": "/subscriptions/nowhere",
     "keys": "/keys",
+    "check": "/check",
     "anatomies": "/anatomies",
     "anatomies found": "/anatomies?q=acme&stated_by=client&found=derived",
     "no anatomies": "/anatomies?q=nowhere",

@@ -184,7 +184,7 @@ def test_a_key_that_may_only_read_changes_nothing(browser: Browser, locked: Serv
         page = visit.open(f"{locked.url}/sources")
         sign_in(page, new_key(locked, "--scope=read"))
         expect(page.get_by_text("No hub is followed yet.")).to_be_visible()
-        for path in ("/sources", "/subscriptions", "/jobs", "/spaces/seen/upload"):
+        for path in ("/sources", "/subscriptions", "/jobs", "/check", "/spaces/seen/upload"):
             page.goto(locked.url + path)
             assert not page.locator("main form[data-action]").count(), path
         expect(page.get_by_role("heading", name="Your key may not write")).to_be_visible()
