@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from jsonschema import Draft202012Validator, FormatChecker
+
+from app.kinship.reports.renderings.spreadsheet import COLUMNS
+
 DOCUMENT = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_text())
 
 
@@ -52,3 +56,52 @@ def test_every_parameter_and_answer_is_described() -> None:
 def test_the_document_says_where_the_service_is() -> None:
     """Relative to its own address, which a service cannot know from within."""
     assert [{"url": "/"}] == DOCUMENT["servers"]
+
+
+def contents() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each operation takes and, of its successes, answers, by its media type."""
+    for name, operation in operations():
+        answers = [a for status, a in operation["responses"].items() if int(status) < 400]
+        for part in (operation.get("requestBody", {}), *answers):
+            for media_type, content in part.get("content", {}).items():
+                yield f"{name} {media_type}", content
+
+
+def examples(content: dict[str, Any]) -> list[Any]:
+    """The examples of a body or an answer, its own or those of its schema."""
+    if "example" in content:
+        return [content["example"]]
+    name = content["schema"].get("$ref", "").rpartition("/")[2]
+    schema = DOCUMENT["components"]["schemas"][name] if name else content["schema"]
+    return list(schema.get("examples", []))
+
+
+def test_every_body_and_answer_has_an_example() -> None:
+    """Bytes have their description in its place."""
+    shown = dict(contents())
+    assert len(shown) > 150
+    assert [] == [
+        place
+        for place, content in shown.items()
+        if not examples(content)
+        and ("description" not in content["schema"] or "binary" != content["schema"]["format"])
+    ]
+
+
+def test_every_example_fits_its_schema() -> None:
+    """As a validator of JSON Schema reads both."""
+    wrong = []
+    for place, content in contents():
+        if "jsonl" in place:
+            continue  # its schema is of a line
+        schema = content["schema"] | {"components": DOCUMENT["components"]}
+        validator = Draft202012Validator(schema, format_checker=FormatChecker())
+        for example in examples(content):
+            wrong += [f"{place}: {each.message}" for each in validator.iter_errors(example)]
+    assert [] == wrong
+
+
+def test_the_example_of_a_reports_table_has_its_columns() -> None:
+    """A text has no schema that would say so."""
+    shown = dict(contents())["get_report text/csv"]["example"]
+    assert list(COLUMNS) == shown.splitlines()[0].split(",")

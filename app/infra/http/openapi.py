@@ -29,7 +29,7 @@ from starlette.routing import BaseRoute
 
 from app.infra.errors import CrossSiteRequest, MisdirectedRequest
 from app.infra.http.attribute_texts import describe_attributes
-from app.infra.http.examples import add_examples
+from app.infra.http.examples import add_examples, add_texts
 from app.infra.http.problems import PROBLEM, status_of
 from app.infra.http.schemas import Problem
 from modelkin.errors import ModelkinError
@@ -128,6 +128,7 @@ def _describe(document: dict[str, Any]) -> None:
             for parameter in operation.get("parameters", ()):
                 parameter["schema"].pop("title", None)
             operation["responses"] = dict(_answers(method, operation["responses"]))
+            add_texts(operation, schemas)
 
 
 def _answers(method: str, declared: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

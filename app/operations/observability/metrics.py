@@ -275,6 +275,7 @@ class _Indexes(Collector):
     summary="Read the metrics for Prometheus",
     refuses=(Unauthorized, Forbidden, RateLimited, InvalidParameter, Unavailable),
     response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(_: MetricsContext, metrics: Service[Metrics]) -> Response:
     """The metrics in Prometheus' text format; a key needs the scope `metrics`."""
