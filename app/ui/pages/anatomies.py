@@ -28,6 +28,7 @@ from app.ui.files import csv_file
 from app.ui.pages.families import VERDICTS, WORDS, Of
 from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
+from modelkin.checkpoints.gguf import forms
 from modelkin.core.fingerprints.anatomy import AnatomyVerdict
 from modelkin.core.fingerprints.sources import TensorAnatomy
 from modelkin.core.layout import NetworkOrder
@@ -68,7 +69,7 @@ def check(
     """The page to drop checkpoints on: scripts read them, and ask the API what they are kin to."""
     with context.reading() as session:
         stored = fingerprints.feed(session, context.tenant.id).fingerprints
-    return render(request, "check.html", workers=True, stored=stored)
+    return render(request, "check.html", workers=True, stored=stored, forms=forms())
 
 
 @routes.get("/anatomies")

@@ -12,11 +12,11 @@ const FINGERPRINT = "application/vnd.modelkin.fingerprint+zstd";
 const SUPPORT = "application/vnd.modelkin.support";
 const REFUSED = [
   [/-\d{5}-of-\d{5}\.(safetensors|gguf)$/i, "It is a part of a checkpoint, and a browser opens no other file beside it: the command reads all parts."],
-  [/\.gguf$/i, "A GGUF file gets the names of Hugging Face's files from tables that a browser does not have: the command reads it."],
   [/\.(pt|pth|ckpt|pkl|pickle|joblib|bin)$/i, "It is a pickle by its name, which may run whatever its maker wants, so nothing here opens one. Save the model as .safetensors."],
 ];
 
 const about = pageData("about");
+const forms = pageData("forms");
 const list = document.getElementById("checks");
 let last = Promise.resolve();
 let number = 0;
@@ -82,7 +82,7 @@ class Check {
 
   async #read() {
     this.say("Its header is read …");
-    this.opened = await this.checkpoint.ask("open", { file: this.file });
+    this.opened = await this.checkpoint.ask("open", { file: this.file, forms });
     const { tensors, parameters, dtypes } = this.opened;
     this.answers.append(element("p", { class: "quiet" }, `${tensors.length.toLocaleString("en")} tensors, ${parameters.toLocaleString("en")} parameters of ${dtypes.join(", ")}`));
     this.spaces = await fittingSpaces(tensors);
@@ -112,7 +112,7 @@ class Check {
       this.answers.append(element("p", { class: "quiet" }, "Your key may not write: it is compared, and cannot be stored."));
       return;
     }
-    this.name = element("input", { id: `${this.id}-name`, value: this.file.name.replace(/\.safetensors$/i, ""), maxlength: 200, spellcheck: "false", autocomplete: "off", required: true });
+    this.name = element("input", { id: `${this.id}-name`, value: this.file.name.replace(/\.(safetensors|gguf)$/i, ""), maxlength: 200, spellcheck: "false", autocomplete: "off", required: true });
     this.place = element("select", { id: `${this.id}-place` }, ...fitting.map(({ name }) => element("option", { value: name }, `in space ${name}`)), element("option", { value: "" }, "its fingerprint alone"));
     this.outcome = element("p", { class: "outcome", role: "alert" });
     this.form = element("form", {},

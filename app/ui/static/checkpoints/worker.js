@@ -2,6 +2,7 @@
 // {share} on the way. The file never leaves this thread, and this thread asks nothing of a network.
 
 import { fingerprintOf } from "./fingerprint.js";
+import { readGguf } from "./gguf.js";
 import { byCodePoint, layoutDigest } from "./layouts.js";
 import { parametersOf, readSafetensors, Unreadable } from "./safetensors.js";
 import { defaultK } from "./selection.js";
@@ -38,10 +39,12 @@ function progress(total) {
 }
 
 const TASKS = {
-  open({ file }) {
+  /** `forms` of the architectures of GGUF. */
+  open({ file, forms }) {
     if (file.size > MAX_FILE_BYTES) throw new Unreadable("it has more than 2 GiB, the most that is read in a browser: the command reads it");
     source = sourceOf(file);
-    tensors = parametersOf(readSafetensors(source)).sort((a, b) => byCodePoint(a.name, b.name));
+    const isGguf = /\.gguf$/i.test(file.name);
+    tensors = (isGguf ? readGguf(source, forms) : parametersOf(readSafetensors(source))).sort((a, b) => byCodePoint(a.name, b.name));
     const dtypes = [...new Set(tensors.map(({ dtype }) => dtype))];
     return { tensors: tensors.map(({ name, shape }) => ({ name, shape })), parameters: count(tensors), dtypes, digest: layoutDigest(tensors) };
   },

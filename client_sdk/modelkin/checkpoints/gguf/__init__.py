@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from modelkin.checkpoints.gguf.choosing import GGUF_SUFFIX, choose_gguf, parts_of
 from modelkin.checkpoints.gguf.header import MAX_HEADER_BYTES, holds_header
+from modelkin.checkpoints.gguf.names import forms
 from modelkin.checkpoints.gguf.opening import read_gguf
 
 __all__ = [
     "GGUF_SUFFIX",
     "MAX_HEADER_BYTES",
     "choose_gguf",
+    "forms",
     "holds_header",
     "parts_of",
     "read_gguf",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from modelkin.checkpoints.gguf.architectures import ARCHITECTURES, USUAL, Architecture
 from modelkin.checkpoints.gguf.types import load_gguf
 
-__all__ = ["EXPERT", "hf_name"]
+__all__ = ["EXPERT", "forms", "hf_name"]
 
 EXPERT: Final = "{expert}"
 """The place of an expert's number in the names of stacked ones."""
@@ -48,6 +48,29 @@ def hf_name(name: str, architecture: str) -> str | None:
         full = full.removesuffix(apart) + joined if full.endswith(apart) else full
     full = full.replace(".experts.", f".experts.{EXPERT}.")
     return full if block is None else full.replace("{bid}", block[2])
+
+
+@cache
+def forms() -> dict[str, dict[str, Any]]:
+    """What is known of each architecture, as JSON, for readers in other languages.
+
+    Each has ``names``, by GGUF's and without suffixes, and the fields of :class:`Architecture` that
+    say how values are put back: ``rotary``, ``grouped``, ``shifted``, ``transposed``, ``left``.
+
+    Raises:
+        MissingExtra: the package ``gguf`` is not installed.
+    """
+    return {
+        name: {
+            "names": _templates(name),
+            "rotary": known.rotary,
+            "grouped": known.grouped,
+            "shifted": list(known.shifted),
+            "transposed": list(known.transposed),
+            "left": list(known.left),
+        }
+        for name, known in ARCHITECTURES.items()
+    }
 
 
 @cache

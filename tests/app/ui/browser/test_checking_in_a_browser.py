@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -22,11 +24,13 @@ from modelkin.core.layout import Layout
 from modelkin.core.selection.rule import SelectionRule
 from tests.app.ui.conftest import Explorer
 from tests.support.http_space import Space
+from tests.support.models.gguf_files import as_llama_cpp, llama, write_blocks, write_gguf
 from tests.support.servers.browser import Visit
 
 pytestmark = pytest.mark.browser
 
 Tensors = dict[str, npt.NDArray[np.float64]]
+EXPERTS = "blk.1.ffn_up_exps.weight"
 ENCODED = ("F64", "F32", "F16", "BF16")
 TENSORS = {"b.weight": (80, 96), "a.weight": (70, 80), "c.bias": (70,), "c.running": (70,)}
 
@@ -91,7 +95,7 @@ def of_layout(layout: Layout, **more: Any) -> dict[str, Any]:
 def sent(visit: Visit) -> list[Request]:
     """The requests that a page sends."""
     found = list[Request]()
-    visit.page.on("request", found.append)
+    visit.page.on("request", lambda each: found.append(each))  # Playwright asks for its parameters
     return found
 
 
@@ -130,6 +134,41 @@ def test_fingerprints_and_supports_are_those_of_the_sdk(
         expected = select_from_checkpoint(checkpoint).to_bytes()
         assert expected == Support.from_bytes(support).to_bytes(), path.name
         assert fingerprint(checkpoint).to_bytes() == Fingerprint.from_bytes(lines).to_bytes()
+
+
+def test_gguf_files_are_those_of_the_sdk(
+    explorer: Explorer, visit: Visit, sent: list[Request], tmp_path: Path
+) -> None:
+    """All types that are read, q and k in their order, norms that are shifted, experts apart."""
+    kinds = itertools.cycle(["F16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q6_K", "BF16"])
+    whole, draw = as_llama_cpp(llama(7)), np.random.default_rng(7)
+    files = [
+        write_gguf(tmp_path / "mixed.gguf", whole, lambda *_: next(kinds)),
+        write_gguf(tmp_path / "shifted.gguf", whole, "F32", "gemma"),
+        write_gguf(tmp_path / "moe.gguf", {EXPERTS: draw.normal(size=(3, 70, 96))}, "F16", "llama"),
+        *(
+            write_blocks(tmp_path / f"{kind}.gguf", blocks_of(kind, halves), kind, kind)
+            for kind, halves in {"Q2_K": (80, 82), "Q3_K": (108,), "Q5_K": (0, 2)}.items()
+        ),
+    ]
+    layouts = [open_checkpoint(path).layout for path in files]
+    spaces = [Space(explorer.http, **of_layout(each)) for each in layouts]
+    drop(explorer, visit, *files)
+    for path, space, lines in zip(files, spaces, bodies(sent, "/v1/anatomy"), strict=True):
+        checkpoint = open_checkpoint(path)
+        [support] = bodies(sent, f"/v1/spaces/{space.name}/neighbors")
+        assert select_from_checkpoint(checkpoint) == Support.from_bytes(support), path.name
+        assert fingerprint(checkpoint) == Fingerprint.from_bytes(lines), path.name
+
+
+def blocks_of(kind: str, halves: Iterable[int]) -> npt.NDArray[np.uint8]:
+    """Rows of drawn blocks, 70 of 512 values; halves stand at these bytes of each."""
+    draw, size = np.random.default_rng(8), gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][1]
+    blocks = draw.integers(0, 256, (140, size), dtype=np.uint8)
+    for at in halves:
+        scales = draw.uniform(0.01, 0.02, (140, 1)).astype("<f2")
+        blocks[:, at : at + 2] = scales.view(np.uint8)
+    return blocks.reshape(70, -1)
 
 
 def test_a_space_decides_order_size_and_what_counts(
@@ -198,6 +237,14 @@ def test_a_bad_file_gets_a_sentence(explorer: Explorer, visit: Visit, tmp_path: 
         "zip.safetensors": (b"PK\x03\x04" + bytes(90), "whatever its maker wants"),
         "old.bin": (b"\x80\x02", "It is a pickle by its name"),
         "model-00001-of-00002.safetensors": (whole, "It is a part of a checkpoint"),
+    }
+    small = write_gguf(tmp_path / "small.gguf", as_llama_cpp(llama(1))).read_bytes()
+    cases |= {
+        "cut.gguf": (small[:-40], "truncated: get it again"),
+        "begun.gguf": (small[:900], "It ends within its header"),
+        "greedy.gguf": (small[:8] + b"\xff" * 8 + small[16:], "more than are read"),
+        "old.gguf": (small[:4] + b"\x01" + small[5:], "GGUF of version 1"),
+        "text.gguf": (b"hello, this is no model", "not a GGUF file"),
     }
     paths = [tmp_path / name for name in cases]
     for path in paths:
