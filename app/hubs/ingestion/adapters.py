@@ -28,10 +28,14 @@ from modelkin.core.adapters import has_factors
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint, InvalidParameter, SpaceMismatch
 
-__all__ = ["adapter_base_of", "is_adapter", "with_targets"]
+__all__ = ["WithoutWeights", "adapter_base_of", "is_adapter", "with_targets"]
 
 _WEIGHTS: Final = ("model.safetensors", "diffusion_pytorch_model.safetensors")
 """Files that hold weights, so that their headers are not requested first."""
+
+
+class WithoutWeights(InvalidParameter):
+    """An adapter at a source of weights alone, which leaves it out."""
 
 
 def is_adapter(hub: Hub, revision: HubRevision, source: OpenSource, known: Iterable[Held]) -> bool:
@@ -69,13 +73,12 @@ def adapter_base_of(finder: BaseFinder, revision: HubRevision) -> Base:
     :func:`with_targets`.
 
     Raises:
-        InvalidParameter: the source stores weights alone.
+        WithoutWeights: the source stores weights alone.
     """
     if finder.source.importance == "weight":
-        raise InvalidParameter(
+        raise WithoutWeights(
             f"{revision_label(revision)} is an adapter, which has differences and no weights, "
-            f"and its source has the importance weight: set it to delta or to null, "
-            f"or leave the adapter out by the source's filters",
+            f"and its source has the importance weight: set it to null or to delta to have it, too",
             field="importance",
         )
     return finder.base_of(revision, texts=revision.base_models, optional=True)

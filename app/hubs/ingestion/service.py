@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from app.hubs.clients.protocol import Hub, HubRevision
 from app.hubs.clients.registry import HubRegistry
-from app.hubs.ingestion.adapters import adapter_base_of, is_adapter
+from app.hubs.ingestion.adapters import WithoutWeights, adapter_base_of, is_adapter
 from app.hubs.ingestion.base_names import BaseNames
 from app.hubs.ingestion.bases import LACKING, Base, BaseFinder
 from app.hubs.ingestion.components import Parts, base_of_part, parts_of
@@ -174,7 +174,12 @@ class IngestionService:
             made = self._find(finder, sync, part, job, known)
             return self._maker.make(finder, made, known, progress)
 
-        synced, refused = self._make_all(make, parts)
+        try:
+            synced, refused = self._make_all(make, parts)
+        except WithoutWeights as error:
+            return partial(
+                self._writer.ignore, source, sync.name, sync.number, revision, str(error)
+            )
         why = {name: refusal_of(error) for name, error in refused.items()}
         return partial(self._writer.finish, synced, why, parts.notes)
 

@@ -191,42 +191,54 @@ def test_an_adapter_needs_no_base_on_the_hub(hub: Hub, app: AppHarness) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pushed", "fields", "code", "detail"),
+    ("pushed", "code", "detail"),
     [
-        (files(0), {"importance": "weight"}, "invalid_parameter", "has differences and no weights"),
         (
             {"adapter_model.safetensors": files(0)["adapter_model.safetensors"]},
-            {},
             "invalid_checkpoint",
             "and no adapter_config.json beside it: publish what PEFT saved",
         ),
         (
             {"model.safetensors": files(0)["adapter_model.safetensors"]},
-            {},
             "invalid_checkpoint",
             "it holds the factors of an adapter, and no adapter_config.json",
         ),
-        (files(0, r=0), {}, "invalid_checkpoint", "adapter_config.json: r is 0: a rank is"),
-        (files(0, use_dora=True), {}, "invalid_checkpoint", "use_dora is True: DoRA"),
-        (files(0, r=8), {}, "invalid_checkpoint", "have the rank 4, its configuration says 8"),
-        (files(0, peft_type="IA3"), {}, "invalid_checkpoint", "peft_type is 'IA3'"),
+        (files(0, r=0), "invalid_checkpoint", "adapter_config.json: r is 0: a rank is"),
+        (files(0, use_dora=True), "invalid_checkpoint", "use_dora is True: DoRA"),
+        (files(0, r=8), "invalid_checkpoint", "have the rank 4, its configuration says 8"),
+        (files(0, peft_type="IA3"), "invalid_checkpoint", "peft_type is 'IA3'"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_by_name(
     hub: Hub,
     app: AppHarness,
     pushed: dict[str, bytes],
-    fields: dict[str, Any],
     code: str,
     detail: str,
 ) -> None:
     """The job's error says field, value and remedy, and no space is made."""
     hub.push("org/lora", pushed)
-    job = app.hubs.sync_model(app.hubs.follow(hub.url, **fields), "org/lora")
+    job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/lora")
     assert job.error is not None
     assert code == job.error["code"]
     assert detail in job.error["detail"]
     assert [] == app.hubs.spaces()
+
+
+def test_an_adapter_among_models_is_left_out_by_weights(hub: Hub, app: AppHarness) -> None:
+    """The job says why, and the source has no error."""
+    hub.push("org/base", {"model.safetensors": safetensors(random_tensors(1, BASE))})
+    hub.push("org/lora", files(0), card=CARD)
+    source = app.hubs.follow(hub.url, importance="weight")
+    results = list[Any]()
+    for name in ("org/base", "org/lora"):
+        job = app.hubs.sync_model(source, name)
+        assert job.result is not None, job.error
+        results.append(job.result)
+    assert ["stored", "ignored"] == [each["outcome"] for each in results]
+    assert "set it to null or to delta to have it, too" in results[1]["reason"]
+    assert app.hubs.source(source.id).last_error is None
+    assert ["kin"] == app.hubs.spaces()
 
 
 def test_a_small_file_of_a_huge_difference_is_refused(hub: Hub, tmp_path: Path) -> None:
