@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.fingerprints.ascending import present
 from modelkin.core.fingerprints.chance import expected_keys, log10_tail
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.sources import TensorSource
@@ -115,7 +116,7 @@ def compare(checkpoint: Fingerprint, name: str, model: Fingerprint) -> Compariso
     meetings = _meetings(ours, theirs, common)
     expected, log10_p = chance(common.size, ours.lines, theirs.lines, scale)
     held = np.bincount(ours.owners, minlength=len(ours.tensors))
-    inside = np.isin(ours.keys, common)
+    inside = present(ours.keys, common)
     of_tensor = np.bincount(ours.owners[inside], minlength=len(ours.tensors))
     return Comparison(
         name,
@@ -168,7 +169,7 @@ def _kappa(one: LinesOfTensor, other: LinesOfTensor) -> float | None:
 
 def _common(ours: Fingerprint, theirs: Fingerprint) -> npt.NDArray[np.uint64]:
     """The keys in common, of lines of one length: those of others are no equal lines."""
-    common = np.intersect1d(ours.distinct, theirs.distinct, assume_unique=True)
+    common = ours.distinct[present(ours.distinct, theirs.keys)]
     lengths, others = (each.lengths[np.searchsorted(each.keys, common)] for each in (ours, theirs))
     equal: npt.NDArray[np.uint64] = common[lengths == others]
     return equal
@@ -177,7 +178,7 @@ def _common(ours: Fingerprint, theirs: Fingerprint) -> npt.NDArray[np.uint64]:
 def _meetings(ours: Fingerprint, theirs: Fingerprint, common: npt.NDArray[np.uint64]) -> Meetings:
     begin = np.searchsorted(theirs.keys, ours.keys, "left")
     counts = np.searchsorted(theirs.keys, ours.keys, "right") - begin
-    counts[~np.isin(ours.keys, common)] = 0
+    counts[~present(ours.keys, common)] = 0
     if counts.sum() > MOST_MEETINGS:
         order = np.argsort(counts, kind="stable")
         counts[order[np.cumsum(counts[order]) > MOST_MEETINGS]] = 0

@@ -28,6 +28,7 @@ from modelkin.core.fingerprints.arrays import (
     tensors_of,
     totals_of,
 )
+from modelkin.core.fingerprints.ascending import distinct
 from modelkin.core.fingerprints.matrices import part_of
 from modelkin.core.fingerprints.tensor_lines import TensorLines, read_lines
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable
@@ -80,6 +81,8 @@ class Fingerprint:
             InvalidParameter: the scale is finer, or no power of two.
         """
         scale = check_scale(scale, self.scale)
+        if scale == self.scale:
+            return self
         end = kept(self.keys, scale)
         return replace(
             self,
@@ -92,7 +95,7 @@ class Fingerprint:
     @cached_property
     def distinct(self) -> npt.NDArray[np.uint64]:
         """Its keys, each once, ascending."""
-        return np.unique(self.keys)
+        return distinct(self.keys)
 
     @cached_property
     def digest(self) -> str:

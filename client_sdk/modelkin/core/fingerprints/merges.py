@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.fingerprints.ascending import present
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.lines import members_of_key
 from modelkin.core.fingerprints.relations.positions import Position, position_of
@@ -123,11 +124,11 @@ class Merges:
         """Whether it has more lines of each model than the other model has, beyond luck."""
         own = self._of(0, scale).of.distinct
         a, b = (self._of(number, scale).of.distinct for number in (first, second))
-        common = np.intersect1d(a, b, assume_unique=True)
+        common = a[present(a, b)]
         for model in (a, b):
-            nearer = np.intersect1d(own, model, assume_unique=True)
-            gained = np.setdiff1d(nearer, common, assume_unique=True).size
-            lost = np.setdiff1d(common, nearer, assume_unique=True).size
+            nearer = own[present(own, model)]
+            both = int(present(nearer, common).sum())
+            gained, lost = nearer.size - both, common.size - both
             if gained - lost < _DEVIATIONS * math.sqrt(gained + lost):
                 return False
         return True
@@ -182,7 +183,7 @@ class _Strata:
 
     def distances(self, other: Fingerprint) -> Distances:
         """How far each part is from another fingerprint."""
-        found = self._of_key[np.isin(self.of.keys, other.distinct)]
+        found = self._of_key[present(self.of.keys, other.keys)]
         hits = np.bincount(found, minlength=len(self._counts))
         distances: Distances = -np.log(np.maximum(hits, 0.5) / self._counts) / self._members
         return distances

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from modelkin.core.fingerprints.ascending import present
 from modelkin.core.fingerprints.comparison import ALL_LINES
 from modelkin.core.fingerprints.relations.differences import Differences, is_left_out
 from modelkin.core.fingerprints.relations.layer_maps import layers_of
@@ -93,7 +94,7 @@ def _not_found(found: Differences) -> str:
 def used_of(found: Differences) -> set[int]:
     """The model's tensors of which a good share of the lines is in the checkpoint."""
     theirs = found.comparison.theirs
-    common = np.isin(theirs.keys, found.comparison.keys)
+    common = present(theirs.keys, found.comparison.keys)
     count = len(theirs.tensors)
     held = np.bincount(theirs.owners, minlength=count)
     shared = np.bincount(theirs.owners[common], minlength=count)

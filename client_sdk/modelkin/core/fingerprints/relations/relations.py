@@ -14,6 +14,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from modelkin.core.fingerprints.ascending import present
 from modelkin.core.fingerprints.comparison import Comparison
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.merges import Merge, Merges
@@ -136,7 +137,7 @@ def _unlike(comparisons: Sequence[Comparison], near: Sequence[int]) -> list[int]
 
 
 def _alike(one: npt.NDArray[np.uint64], other: npt.NDArray[np.uint64]) -> bool:
-    common = np.intersect1d(one, other, assume_unique=True).size
+    common = int(present(one, other).sum())
     return common >= _ALIKE * max(one.size, other.size)
 
 
