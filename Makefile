@@ -195,11 +195,11 @@ wheels: $(VENV)/.python
 	$(BUILD) client_sdk
 	$(BUILD) .
 
-# As a user would: by the folder alone, with the pins of what they require.
+# These very files, whatever an index or a cache has, with the pins of what they require.
 TRIED := $(VENV)/tried
 try-wheels: wheels
 	$(PYTHON) -m venv --clear $(TRIED)
-	$(TRIED)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt --find-links $(DIST) modelkin-service
+	$(TRIED)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt $(DIST)/modelkin-*.whl $(DIST)/modelkin_service-*.whl
 	$(TRIED)/bin/python -m pip check
 	$(TRIED)/bin/python -P -c 'from modelkin import Client, Support; client = Client(":memory:"); client.ensure_space("s", num_parameters=90); client.put_many("s", [(name, Support.from_indices([*name.encode()], 90)) for name in ("AD", "AE", "BC")]); print(client.neighbors("s", "AD")); client.close()'
 
