@@ -164,3 +164,22 @@ def test_what_slow_clients_lose_is_what_was_measured() -> None:
     slow = [own[4].split()[0] for own in (without, waiting)]
     assert f"they have {slow[0]} without rounds and {slow[1]} with" in page
     assert f"{without[5]} and {waiting[5]}." in page
+
+
+def test_what_shards_cost_in_flower_is_what_was_measured() -> None:
+    """Megabytes of a round in both directions, and times beside FedAvg's and SecAgg+'s."""
+    page = " ".join((DOCS / "flower-shards.md").read_text().split())
+    benchmark = (DOCS / "benchmarks" / "sharing.md").read_text()
+    _, _, section = benchmark.partition("|  | time of all parties |")
+    rows = {own[0]: own for own in map(cells, section.splitlines()[2:7])}
+    carried = {name: sum(float(each.split()[0]) for each in own[2:4]) for name, own in rows.items()}
+    shards, fedavg, secagg, thin = (
+        round(carried[name])
+        for name in ("shards", "FedAvg", "SecAgg+", "shards, concealed, c = 16")
+    )
+    assert f"shards carry {shards} MB" in page
+    assert f"FedAvg carries {fedavg}, and SecAgg+ {secagg}. One value in 16 carries {thin}." in page
+    took = {name: float(own[1].split()[0]) for name, own in rows.items()}
+    assert f"took {took['shards'] / took['FedAvg']:.1f} times FedAvg's time" in page
+    assert "0.5" == f"{took['shards, concealed'] / took['SecAgg+']:.1f}"
+    assert "concealed half of SecAgg+'s" in page
