@@ -174,6 +174,11 @@ COMMANDS: Final = (
             ),
             Command("assign", "the clusters that files would be in", "newcomers:assign"),
             Command(
+                "advise",
+                "whether a model for each group of clients pays, by their supports",
+                "federation.advice:advise",
+            ),
+            Command(
                 "start",
                 "the cluster of a newcomer's data, and where it starts",
                 "subspaces:start",

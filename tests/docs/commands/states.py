@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 import numpy as np
@@ -14,7 +14,9 @@ from safetensors.numpy import save_file
 
 import modelkin
 from app.kinship.samples.checkpoints import checkpoints, fingerprint_of
+from tests.docs.commands.lines import ROOT
 from tests.docs.commands.reader import Reader
+from tests.docs.pages import blocks, run_python
 from tests.sdk.core.fingerprints.planted import DERIVED, Tensors, model
 from tests.support.backends import SQLITE
 from tests.support.explorer.anatomies import wait_for_anatomies
@@ -150,7 +152,8 @@ def everything(reader: Reader) -> None:
         for each in checkpoints("labs"):
             if each.name in {"labs/base", "labs/tuned"}:
                 client.fingerprints.put(each.name, fingerprint_of(each.weights))
-    (reader.folder / "mine.mksp").write_bytes(support.to_bytes())
+    for name in ("mine", "theirs", "others"):
+        support.save(reader.folder / f"{name}.mksp")
     np.save(reader.folder / "x.npy", np.random.default_rng(6).random((40, 12)))
     reader.set_variable("MODELKIN_SPACE", "acme-models")
     reader.instead |= {
@@ -166,6 +169,15 @@ def everything(reader: Reader) -> None:
         "--space SPACE": "--space acme-models",
         "--space tour": "--space acme-models",
     }
+
+
+def clinics(reader: Reader) -> None:
+    """What the page's Python does before it asks: the clinics, and their supports in a space."""
+    page = (ROOT / "docs" / "federation.md").read_text().partition("## Without Flower")[2]
+    names: dict[str, Any] = {}
+    for kind, text in blocks(page.partition("Now train in three ways")[0]):
+        if kind == "python":
+            run_python(text, "federation.md", names)
 
 
 def made_key(reader: Reader, *flags: str) -> str:
@@ -188,6 +200,7 @@ BEFORE: Final[dict[str, Callable[[Reader], None]]] = {
     "docs/clustering.md": a_space("digits-cnn"),
     "docs/explorer.md": a_space("digits-cnn"),
     "docs/families.md": a_family,
+    "docs/federation.md": clinics,
     "docs/fingerprints.md": a_child,
     "docs/hub-fingerprints.md": a_source,
     "docs/hubs.md": nothing,

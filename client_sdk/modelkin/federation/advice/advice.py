@@ -1,0 +1,193 @@
+"""``advise``: what to train, by the measured federation that one's own is most like.
+
+Supports do not show what a model would learn. So each answer rests on federations that were trained
+in every way, whose supports are known: the one with the nearest structure decides, and is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+
+from modelkin.errors import InvalidParameter
+from modelkin.federation.advice.measured import MEASURED, Measured
+from modelkin.federation.advice.structure import Structure
+
+__all__ = ["Advice", "Answer", "advise"]
+
+Take: TypeAlias = Literal["yes", "no", "either", "not known"]
+
+_SCALES: Final = (0.15, 0.15, 0.2)
+"""What counts as far in kappa, in the silhouette, and in groups a client."""
+_FAR: Final = 2.0
+"""The distance from which a federation is like none that was measured."""
+_DECIDED: Final = 0.005
+"""The difference of two accuracies of a study of ten seeds from which one is better."""
+_BETTER: Final = 0.015
+"""The same of five seeds."""
+_RARE: Final = 2.0
+"""The cover, over the median, of clients that have what no other has: 2.7 where measured."""
+_MOST_RARE: Final = 0.25
+"""The largest share of all clients that such clients are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer with its reason.
+
+    Attributes:
+        question: what was asked.
+        take: the answer.
+        why: the reason, in a sentence, with the accuracies that were measured.
+    """
+
+    question: str
+    take: Take
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Answers for a federation.
+
+    Attributes:
+        structure: what its supports show.
+        like: the measured federation that it is most like.
+        distance: how unlike that is: 0 is the same, and from 2 on it is like none.
+        answers: on groups, mixed models, personal heads, weights and robust means, in this order.
+    """
+
+    structure: Structure
+    like: Measured
+    distance: float
+    answers: tuple[Answer, ...]
+
+    @property
+    def is_like(self) -> bool:
+        """Whether the measured federation is near enough to decide."""
+        return self.distance < _FAR
+
+
+def advise(structure: Structure, samples: Sequence[int] | None = None) -> Advice:
+    """Answer whether groups, mixed models, personal heads, weights and robust means pay.
+
+    Args:
+        structure: of the federation's supports.
+        samples: how many samples each client has, in the same order; None where that is not known.
+
+    Raises:
+        InvalidParameter: ``samples`` are not one a client.
+    """
+    if samples is not None and len(samples) != structure.clients:
+        raise InvalidParameter(
+            f"there are {structure.clients} clients, and {len(samples)} numbers of samples",
+            field="samples",
+        )
+    distance, like = min(
+        ((_distance(structure, each), each) for each in MEASURED), key=lambda each: each[0]
+    )
+    found = Advice(structure, like, distance, ())
+    answers = (
+        _groups(found),
+        _mixed(found),
+        _heads(found),
+        _weights(structure, samples),
+        _ROBUST,
+    )
+    return Advice(structure, like, distance, answers)
+
+
+def _distance(structure: Structure, other: Measured) -> float:
+    ours = structure.kappa, structure.silhouette, structure.groups / structure.clients
+    theirs = other.kappa, other.silhouette, other.groups
+    return math.dist(
+        [a / scale for a, scale in zip(ours, _SCALES, strict=True)],
+        [b / scale for b, scale in zip(theirs, _SCALES, strict=True)],
+    )
+
+
+def _groups(found: Advice) -> Answer:
+    question, like = "a model for each group", found.like
+    measured = (
+        f"by groups {like.by_groups:.3f}, one model {like.one_model:.3f}, "
+        f"each alone {like.alone:.3f}"
+    )
+    if not found.is_like:
+        why = f"no measured federation is like it: the nearest is {like.name}; train and compare"
+        return Answer(question, "not known", why)
+    if found.structure.groups == 1:
+        hidden = next(each for each in MEASURED if each.hides_groups)
+        return Answer(
+            question,
+            "no",
+            f"no group stands out: {measured}. Groups may hide: with {hidden.name}, "
+            f"{hidden.by_groups:.3f} where their number is given, {hidden.one_model:.3f} else",
+        )
+    rival = max(like.one_model, like.alone)
+    if like.by_groups > rival + _DECIDED:
+        return Answer(question, "yes", measured)
+    if like.by_groups < rival - _DECIDED:
+        better = "one model for all" if like.one_model == rival else "each client alone"
+        return Answer(question, "no", f"groups are there, and {better} is better: {measured}")
+    return Answer(question, "either", measured)
+
+
+def _mixed(found: Advice) -> Answer:
+    return _beside(found, "a quarter of the group's model in one for all", found.like.mixed)
+
+
+def _heads(found: Advice) -> Answer:
+    return _beside(found, "heads of the clients' own (FedPer)", found.like.personal)
+
+
+def _beside(found: Advice, question: str, accuracy: float | None) -> Answer:
+    """The answer on a way that was trained beside the plain ones."""
+    like = found.like
+    if not found.is_like or accuracy is None or like.beside is None:
+        return Answer(question, "not known", f"not measured on {like.name}")
+    why = f"{accuracy:.3f}, and {like.beside:.3f} by the best of the three above"
+    return Answer(question, _taken(accuracy - like.beside), why)
+
+
+def _taken(gain: float) -> Take:
+    if abs(gain) <= _BETTER:
+        return "either"
+    return "yes" if gain > 0 else "no"
+
+
+def _weights(structure: Structure, samples: Sequence[int] | None) -> Answer:
+    question = "weights by cover in one model"
+    rare = [at for at, cover in enumerate(structure.covers) if cover >= _RARE]
+    most = max(structure.covers)
+    if not rare or len(rare) > _MOST_RARE * structure.clients:
+        few = "no client has" if not rare else f"as many as {len(rare)} clients have"
+        return Answer(
+            question,
+            "no",
+            f"{few} what others lack: the largest cover is {most:.2f} of the median; on even, "
+            "skewed and grouped labels nothing was gained",
+        )
+    measured = (
+        "three clients of 20 with labels of their own, and a third of the samples, "
+        "had 0.920 by cover and 0.000 by samples"
+    )
+    if samples is not None and np.mean([samples[at] for at in rare]) > np.median(samples):
+        why = f"{_clients(rare)} with a large cover, {most:.2f} of the median, and many samples"
+        return Answer(question, "no", f"{why}: a mean by samples hears them")
+    return Answer(question, "yes", f"{_clients(rare)} up to {most:.2f} of the median; {measured}")
+
+
+def _clients(rare: Sequence[int]) -> str:
+    return "1 client" if len(rare) == 1 else f"{len(rare)} clients"
+
+
+_ROBUST: Final = Answer(
+    "a robust mean by kin",
+    "not known",
+    "supports do not show who would attack: where nobody did, it gained 0.006 ± 0.012 over FedAvg; "
+    "where 4 of 20 turned signs, 0.243",
+)

@@ -1,0 +1,98 @@
+"""Advice for federations whose answer is known: planted structures, and what was measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks.federation.advice import SPLITS, accuracy, guide, structure
+from modelkin import Layout, Support
+from modelkin.errors import InvalidParameter, SpaceMismatch
+from modelkin.federation.advice.advice import Advice, advise
+from modelkin.federation.advice.measured import MEASURED
+from modelkin.federation.advice.structure import structure_of
+from studies.tables import clusters
+from tests.support.federations import planted_federations
+
+M, LAYOUT = planted_federations.M, planted_federations.LAYOUT
+planted = planted_federations.planted
+FOUR, APART = planted_federations.FOUR, planted_federations.APART
+ALIKE = planted(np.zeros(20, np.int64), of_group=0.0, alone=0.2)
+
+
+def taken(found: Advice) -> dict[str, str]:
+    """The answers by their questions."""
+    return {each.question: each.take for each in found.answers}
+
+
+def test_a_model_for_each_group_pays() -> None:
+    """Four groups that are far apart are as groups of labels: clusters, and no weights."""
+    found = advise(structure_of(APART, LAYOUT))
+    answers = taken(found)
+    assert (4, True) == (found.structure.groups, found.is_like)
+    assert tuple(FOUR) == found.structure.labels
+    assert ("yes", "no") == (
+        answers["a model for each group"],
+        answers["weights by cover in one model"],
+    )
+    assert found.structure.within is not None
+    assert found.structure.between is not None
+    assert found.structure.within > found.structure.kappa > found.structure.between
+
+
+def test_one_model_is_enough() -> None:
+    """Clients that are alike have no groups: one model, and a word on groups that hide."""
+    found = advise(structure_of(ALIKE, LAYOUT))
+    assert (1, "even labels, IID") == (found.structure.groups, found.like.name)
+    assert "no" == taken(found)["a model for each group"]
+    assert "swapped" in found.answers[0].why
+
+
+def test_few_clients_have_what_no_other_has() -> None:
+    """Then weights by cover pay, unless these clients have most samples anyhow."""
+    rare = np.where(np.arange(20) < 3, 1, 0)
+    found = structure_of(planted(rare, of_group=1.4, alone=0.4), LAYOUT)
+    few, many = np.where(rare, 20, 60).tolist(), np.where(rare, 90, 60).tolist()
+    question = "weights by cover in one model"
+    answers = [taken(advise(found, samples))[question] for samples in (None, few, many)]
+    assert ["yes", "yes", "no"] == answers
+
+
+def test_what_is_like_nothing_is_not_decided() -> None:
+    """Twenty strangers: each answer that rests on a measured federation is open."""
+    strangers = planted(np.arange(20), of_group=9.0, alone=9.0)
+    found = advise(structure_of(strangers, LAYOUT))
+    assert abs(found.structure.kappa) < 0.05
+    assert not found.is_like
+    assert 3 == [*taken(found).values()][:3].count("not known")
+
+
+def test_wrong_arguments() -> None:
+    """Too few clients, other numbers of samples, another layout, other models."""
+    with pytest.raises(InvalidParameter, match="3 clients or more"):
+        structure_of(APART[:2])
+    with pytest.raises(InvalidParameter, match="20 clients, and 1 numbers"):
+        advise(structure_of(APART), [1])
+    with pytest.raises(SpaceMismatch, match="parameters"):
+        structure_of(APART, Layout.of((("a", (7,)),)))
+    with pytest.raises(SpaceMismatch):
+        structure_of([*APART, Support.from_indices([1], M + 1)])
+
+
+def test_accuracies_are_those_of_the_studies() -> None:
+    """Each figure of a measured federation is that of its cells, and of the guide's table."""
+    for split, kept in zip(SPLITS, MEASURED, strict=True):
+        ways = (clusters.GLOBAL, clusters.ALONE, clusters.KNOWN)
+        found = [round(accuracy(split.name, way), 3) for way in ways]
+        assert found == [kept.one_model, kept.alone, kept.by_groups]
+        assert split.words == kept.name
+        assert guide("both, 0.25", split.column) == kept.mixed
+        assert guide("FedPer", split.column) == kept.personal
+
+
+@pytest.mark.slow
+def test_a_structure_is_as_measured() -> None:
+    """Clients of one more seed get the answer that training them in every way gave."""
+    for split, expected in (("labels", "yes"), ("noisy labels", "no")):
+        found = advise(structure(split, 7))
+        assert expected == taken(found)["a model for each group"]
