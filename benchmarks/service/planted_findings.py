@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -90,7 +90,7 @@ def finding_row(model: dict[str, Any], at: datetime) -> dict[str, Any]:
         "asked": 1,
         "answered": 1,
         "judged_at": at,
-        "found_at": at,
+        "found_at": at - timedelta(seconds=model["id"]),
     }
 
 

@@ -22,7 +22,7 @@ __all__ = ["FamilyList"]
 
 _MOST_BASES: Final = 2_000
 """The bases that are added up, those with most models: of more, families are larger than said."""
-_LOOKED_UP: Final = 500
+_LOOKED_UP: Final = 50
 """Roots of declared families whose fingerprints are looked up at a time, the largest first."""
 _BRANCHES: Final = 3
 """The models of a root that are named."""

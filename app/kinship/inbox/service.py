@@ -143,9 +143,8 @@ class InboxService:
         self, session: Reader, tenant: Tenant, limit: int
     ) -> list[dict[str, tuple[int, str]]]:
         """The groups of names with the same weights, with the id and a space of each."""
-        digests = findings.repeated_weights(session, tenant.id, limit=limit)
         groups = defaultdict[bytes, dict[str, tuple[int, str]]](dict)
-        for digest, id_, name, space in findings.copies_by_weights(session, tenant.id, digests):
+        for digest, id_, name, space in findings.copies_by_weights(session, tenant.id, limit=limit):
             groups[digest].setdefault(name, (id_, space))
         return [each for each in groups.values() if len(each) > 1]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
 
@@ -29,7 +29,6 @@ __all__ = [
     "found_as",
     "newest_fingerprints",
     "newest_models",
-    "repeated_weights",
 ]
 
 _FAILED = text("state = 'failed'")
@@ -106,34 +105,33 @@ def count_found(
     )
 
 
-def repeated_weights(session: Reader, tenant_id: int, *, limit: int) -> list[bytes]:
-    """Digests of weights that several models have; an index holds them in order."""
-    digest = ModelWeightsRow.digest
-    query = (
-        select(digest)
-        .where(ModelWeightsRow.tenant_id == tenant_id)
-        .group_by(digest)
+def copies_by_weights(
+    session: Reader, tenant_id: int, *, limit: int
+) -> list[tuple[bytes, int, str, str]]:
+    """Digest, id, name and space of the models whose weights now are those of several rows.
+
+    Args:
+        limit: the digests that are followed; an index holds them in order.
+    """
+    row = ModelWeightsRow
+    repeated = (
+        select(row.digest)
+        .where(row.tenant_id == tenant_id)
+        .group_by(row.digest)
         .having(func.count() > 1)
         .limit(limit)
     )
-    return list(session.scalars(query))
-
-
-def copies_by_weights(
-    session: Reader, tenant_id: int, digests: Iterable[bytes]
-) -> list[tuple[bytes, int, str, str]]:
-    """Digest, id, name and space of the models with these weights now."""
     query = (
-        select(ModelWeightsRow.digest, ModelRow.id, ModelRow.name, SpaceRow.name)
-        .join(ModelRow, ModelRow.id == ModelWeightsRow.model_id)
+        select(row.digest, ModelRow.id, ModelRow.name, SpaceRow.name)
+        .join(ModelRow, ModelRow.id == row.model_id)
         .join(SpaceRow, SpaceRow.id == ModelRow.space_id)
         .where(
-            ModelWeightsRow.tenant_id == tenant_id,
-            ModelWeightsRow.digest.in_(list(digests)),
-            ModelWeightsRow.revision == ModelRow.revision,
+            row.tenant_id == tenant_id,
+            row.digest.in_(repeated),
+            row.revision == ModelRow.revision,
         )
     )
-    return [cast(tuple[bytes, int, str, str], tuple(row)) for row in session.execute(query)]
+    return [cast(tuple[bytes, int, str, str], tuple(each)) for each in session.execute(query)]
 
 
 def failed_jobs(session: Reader, tenant_id: int, *, limit: int) -> list[FailedJob]:
