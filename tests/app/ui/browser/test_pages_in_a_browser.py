@@ -159,3 +159,14 @@ def test_a_rebound_name_reads_nothing(explorer: Explorer, visit: Visit) -> None:
     """A browser takes the page's name for this machine: the service does not."""
     page = visit.open(f"http://rebound.example:{explorer.http.base_url.port}/v1/spaces")
     assert "misdirected" in page.inner_text("body")
+
+
+def test_an_audit_fits_a_desk_with_its_reasons(explorer: Explorer, visit: Visit) -> None:
+    """No column is outside of the page at 1,280 pixels, and no verdict is broken."""
+    visit.page.set_viewport_size({"width": 1280, "height": 900})
+    page = visit.open(explorer.address(f"/spaces/{explorer.models.name}/lineages?show=all"))
+    page.locator("#lineages").wait_for()
+    beyond = "e => e.scrollWidth - e.clientWidth"
+    assert 0 == page.locator(".scroll", has=page.locator("#lineages")).evaluate(beyond)
+    heights = "all => Math.max(...all.map(e => e.getClientRects().length * e.offsetHeight))"
+    assert page.locator("#lineages .verdict").evaluate_all(heights) < 40
