@@ -100,7 +100,6 @@ Send supports, or only MinHash signatures, and ask for neighbours, overlaps and 
 _TAGS: Final = (
     ("spaces", "A space holds models whose indices mean the same, and says how they are compared."),
     ("models", "Store supports, signatures and data subspaces, one by one or many at once."),
-    ("fingerprints", "From which models the tensors of each come, whatever space or layout."),
     ("kinship", "Neighbours, overlaps, donors, lineage and the graph of nearest models."),
     ("fingerprints", "Where the tensors of models come from, whatever their layouts."),
     ("public spaces", "Spaces that other tenants may ask, in steps and within a budget."),

@@ -1,6 +1,6 @@
 """A reference of the HTTP API, made of ``openapi.json``: each operation, by its group.
 
-A hook of MkDocs. Schemas stand once, below the operations, and are linked.
+A hook of MkDocs. Schemas stand once, below the operations, and are linked, each with its example.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DOCUMENT = Path(__file__).parents[1] / "openapi.json"
 _SCHEMA = "#/components/schemas/"
+_LINE = 100
+"""The most characters of an example on one line."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -47,8 +49,25 @@ def page(document: Mapping[str, Any]) -> str:
         parts += [_operation(path, method, operation) for path, method, operation in own]
     parts.append("## Schemas")
     schemas = document["components"]["schemas"]
-    parts += [_schema(name, schemas[name]) for name in sorted(schemas)]
+    shown = _with_examples(schemas, (operation for _, _, operation in operations))
+    parts += [_schema(name, schemas[name], name in shown) for name in sorted(schemas)]
     return "\n\n".join(parts) + "\n"
+
+
+def _with_examples(schemas: Mapping[str, Any], operations: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The schemas whose examples are shown: of several with the same fields that with the most."""
+    used: set[str] = set()
+    for operation in operations:
+        for part in (operation.get("requestBody", {}), *operation["responses"].values()):
+            for content in part.get("content", {}).values():
+                name = content["schema"].get("$ref", "").removeprefix(_SCHEMA)
+                page = schemas.get(name, {}).get("properties", {})
+                item = page["items"]["items"].get("$ref", "") if "next_cursor" in page else ""
+                used.add(item.removeprefix(_SCHEMA) or name)
+    fields = {name: set(schemas[name].get("properties", {})) for name in used - {""}}
+    return {
+        name for name, own in fields.items() if not any(own < other for other in fields.values())
+    }
 
 
 def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
@@ -82,10 +101,20 @@ def _bodies(title: str, content: Mapping[str, Any]) -> str:
     kinds = (
         f"`{media_type}` {_type(each.get('schema', {}))}" for media_type, each in content.items()
     )
-    return f"**{title}**: " + ", ".join(kinds) if content else ""
+    examples = (_example(each["example"]) for each in content.values() if "example" in each)
+    return "\n\n".join([f"**{title}**: " + ", ".join(kinds), *examples]) if content else ""
 
 
-def _schema(name: str, schema: Mapping[str, Any]) -> str:
+def _example(value: object) -> str:
+    """A text, or JSON with a line for each of its fields if it is long."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict) and len(text) > _LINE:
+        fields = (f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in value.items())
+        text = "{\n" + ",\n".join(fields) + "\n}"
+    return f"``` {{ .text .example }}\n{text.rstrip()}\n```"
+
+
+def _schema(name: str, schema: Mapping[str, Any], has_example: bool) -> str:
     required = set(schema.get("required", []))
     rows = [
         f"| `{field}`{'' if field in required else ' (optional)'} | {_type(each)} | "
@@ -93,7 +122,8 @@ def _schema(name: str, schema: Mapping[str, Any]) -> str:
         for field, each in schema.get("properties", {}).items()
     ]
     title = f"#### {name} {{ #{name.lower()} data-search-exclude }}"
-    parts = (title, schema.get("description", ""), _table("| field | type | |", rows))
+    example = _example(schema["examples"][0]) if has_example else ""
+    parts = (title, schema.get("description", ""), _table("| field | type | |", rows), example)
     return "\n\n".join(part for part in parts if part)
 
 

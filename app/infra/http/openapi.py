@@ -36,7 +36,8 @@ from modelkin.errors import ModelkinError
 
 __all__ = ["CODES", "Refusal", "Refuses", "everywhere", "install", "problems"]
 
-_REFERENCE = "#/components/schemas/{model}"
+_REFERENCE: Final = "#/components/schemas/{model}"
+_ANSWER: Final = "#/components/responses/{name}"
 CODES: Final = "x-codes"
 """The place where a route declares the codes of a status; the document shows statuses alone."""
 _UNDESCRIBED: Final = "Successful Response"
@@ -123,12 +124,17 @@ def _describe(document: dict[str, Any]) -> None:
         for field in schema.get("properties", {}).values():
             field.pop("title", None)  # its name again, in capitals
     add_examples(schemas)
+    refused: set[int] = set()
     for operations in document["paths"].values():
         for method, operation in operations.items():
             for parameter in operation.get("parameters", ()):
                 parameter["schema"].pop("title", None)
             operation["responses"] = dict(_answers(method, operation["responses"]))
             add_texts(operation, schemas)
+            refused |= {int(s) for s in operation["responses"] if int(s) >= 400}
+    document["components"]["responses"] = {
+        _name_of(status): _answer(status) for status in sorted(refused)
+    }
 
 
 def _answers(method: str, declared: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -141,7 +147,13 @@ def _answers(method: str, declared: dict[str, Any]) -> Iterator[tuple[str, dict[
             yield status, answer
         elif CODES in answer:
             refused.add(int(status))
-    yield from ((str(status), _answer(status)) for status in sorted(refused))
+    for each in sorted(refused):
+        yield str(each), {"$ref": _ANSWER.format(name=_name_of(each))}
+
+
+def _name_of(status: int) -> str:
+    """The name of the problems of a status among the document's answers, `NotFound`."""
+    return "".join(letter for letter in http.HTTPStatus(status).phrase if letter.isalpha())
 
 
 def _answer(status: int) -> dict[str, Any]:
