@@ -15,6 +15,7 @@ For n clients of d values, it takes ``9 * share * n * d`` bytes for the signed s
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -29,7 +30,12 @@ from modelkin.integrations.federation.node_weights import NodeWeights, RoundMemb
 
 __all__ = ["KinJudge", "KinRobust", "Learned", "Verdicts"]
 
+log = logging.getLogger("modelkin.integrations")
+
 Id = TypeVar("Id", int, str)
+
+_FEWEST: Final = 3
+"""The least ``min_members``: two cannot outvote one."""
 
 _DOUBT: Final = 5.0
 """How many deviations of tossed signs the median agreement needs before anyone is judged:
@@ -80,7 +86,7 @@ class KinRobust:
             "agreed": (0 < _real(self.agreed) <= 1, "above 0 and at most 1"),
             "memory": (0 <= _real(self.memory) < 1, "0 to 1, without 1"),
             "min_members": (
-                type(self.min_members) is int and self.min_members >= 3,
+                type(self.min_members) is int and self.min_members >= _FEWEST,
                 "a whole number, 3 or more: two cannot outvote one",
             ),
             "longest": (1 <= _real(self.longest) < math.inf, "1 or more"),
@@ -193,6 +199,8 @@ class KinJudge(Generic[Id]):
         self._limits = limits
         self._name_of: Callable[[Id], str] = name_of
         self._evidence: dict[Id, _Evidence] = {}
+        self._learned = frozenset[Id]()
+        self._told_small = False
 
     @property
     def evidence(self) -> dict[Id, Learned]:
@@ -213,8 +221,8 @@ class KinJudge(Generic[Id]):
 
         Clients of smaller clusters, of clusters that do not agree, or of none, are judged among all
         that began with most clients' model. That is for the mean of all alone: nobody leaves the
-        mean of a small cluster. A client that began with another model is not judged in this round;
-        earlier verdicts stand.
+        mean of a small cluster, whose kin the others need not be. A client that began with another
+        model is not judged in this round; earlier verdicts stand.
 
         Args:
             models: the models that clients sent, of one layout.
@@ -226,6 +234,7 @@ class KinJudge(Generic[Id]):
         order = [member for member in order if member not in other]
         supports = {m: SignedSupport.of(models[m], starts[m], self._limits.share) for m in order}
         least, own = self._limits.min_members, dict(other)
+        self._tell_small(clusters)
         groups = [(c, {m: supports[m] for m in of}) for c, of in _groups(order, starts, clusters)]
         large = [kin for cluster, kin in groups if cluster is not None and len(kin) >= least]
         everyone = {member: supports[member] for member in _begun_alike(order, starts)}
@@ -246,6 +255,21 @@ class KinJudge(Generic[Id]):
             self._limits,
         )
 
+    def _tell_small(self, clusters: Mapping[int, Sequence[Id]]) -> None:
+        """Log once that nobody leaves the mean of a cluster, where all clusters are small."""
+        largest, least = max(map(len, clusters.values()), default=0), self._limits.min_members
+        if self._told_small or not 0 < largest < least:
+            return
+        self._told_small = True
+        helps = f"KinRobust(min_members={_FEWEST}) judges clusters of {_FEWEST} or more"
+        log.warning(
+            "robust leaves nobody out of a cluster's mean: the largest cluster has %d clients, "
+            "fewer than min_members=%d%s",
+            largest,
+            least,
+            f"; {helps}" if largest >= _FEWEST else "",
+        )
+
     def _learn_all(
         self,
         large: Sequence[Mapping[Id, SignedSupport]],
@@ -254,7 +278,9 @@ class KinJudge(Generic[Id]):
         """Learn of members among their kin, and of all whose kin say nothing among everyone."""
         learned = {member for kin in large if self._learn(kin, kin) for member in kin}
         if len(everyone) >= self._limits.min_members:
-            self._learn(everyone, [member for member in everyone if member not in learned])
+            others = [member for member in everyone if member not in learned]
+            learned |= set(others) if self._learn(everyone, others) else set()
+        self._learned = frozenset(learned)
 
     def _judge(
         self, supports: Mapping[Id, SignedSupport], judged: Collection[Id], whose: str
@@ -313,9 +339,12 @@ class KinJudge(Generic[Id]):
 
     def _why(self, member: Id, whose: str) -> str:
         found = self._evidence[member]
+        rounds = "1 round" if found.rounds == 1 else f"{found.rounds} rounds"
+        if member not in self._learned:
+            rounds += " before this one, which says nothing of it"
         return (
             f"the signs of its largest changes agree with those of {whose} by {found.mean:.2f} of "
-            f"what the median member's do, over {found.rounds} rounds, less than "
+            f"what the median member's do, over {rounds}: less than "
             f"{self._limits.least:g}; tossed signs give 0: it is left out"
         )
 

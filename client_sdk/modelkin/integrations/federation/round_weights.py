@@ -56,7 +56,7 @@ def weigh_round(
     if clusters is not None:
         own = _shares(clusters, known, verdicts.rule(rule, common=False))
     left_out = dict.fromkeys(wrong, 0.0)
-    reasons = {**wrong, **everyone.down, **own.down}
+    reasons = {**wrong, **_of_all_alone(everyone, own, verdicts, clusters), **own.down}
     return RoundWeights(everyone, Weights({**left_out, **own.values}, reasons))
 
 
@@ -70,3 +70,23 @@ def _shares(
         values.update(own.shares)
         down.update(own.down)
     return Weights(values, down)
+
+
+def _of_all_alone(
+    everyone: Weights[Id],
+    own: Weights[Id],
+    verdicts: Verdicts[Id],
+    clusters: Mapping[int, Sequence[Id]] | None,
+) -> dict[Id, str]:
+    """The reasons of the mean of all; of those that count whole in a cluster's, with the share."""
+    reasons, limits = dict(everyone.down), verdicts.limits
+    for cluster, members in ({} if clusters is None else clusters).items():
+        few = ""
+        if limits is not None and len(members) < limits.min_members:
+            few = f": {len(members)} clients are fewer than min_members={limits.min_members}"
+        for member in members:
+            share = own.values.get(member, 0.0)
+            if member in verdicts.common.keys() - verdicts.own.keys() and share:
+                where = f"in the mean of all alone; its share of cluster {cluster} is {share:.2f}"
+                reasons[member] += f" ({where}{few})"
+    return reasons

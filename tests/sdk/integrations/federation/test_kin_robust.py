@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tracemalloc
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation.cluster_means import Model
 from modelkin.integrations.federation.kin_robust import KinJudge, KinRobust, Verdicts
 from modelkin.integrations.federation.node_weights import RoundMembers, node_weights
+from modelkin.integrations.federation.round_weights import weigh_round
 
 M = 4000
 START: Model = {"w": np.zeros(M, np.float32)}
@@ -55,7 +57,7 @@ def test_attackers_are_left_out_at_once(kind: str) -> None:
     updates |= {node: attack(kind, updates[node]) for node in (3, 7)}
     found = judged(KinJudge(KinRobust()), updates)
     assert {3: 0.0, 7: 0.0} == found.own == found.common
-    assert "less than 0.3; tossed signs give 0" in found.reasons[3]
+    assert "over 1 round: less than 0.3; tossed signs give 0" in found.reasons[3]
 
 
 def test_a_long_update_is_weighted_as_one_of_twice_the_median() -> None:
@@ -81,7 +83,9 @@ def test_a_round_without_agreement_says_nothing_and_verdicts_stand() -> None:
     updates = kin(range(10))
     updates[3] *= -1
     assert {3} == set(judged(judge, updates).own)
-    assert {3} == set(judged(judge, kin(range(10), seed=9, noise=50.0)).own)
+    then = judged(judge, kin(range(10), seed=9, noise=50.0))
+    assert {3} == set(then.own)
+    assert "over 1 round before this one, which says nothing of it" in then.reasons[3]
 
 
 def test_a_memory_forgives_one_bad_round_and_a_better_client_returns() -> None:
@@ -112,6 +116,26 @@ def test_a_small_cluster_keeps_its_own_mean() -> None:
     assert {} == found.own
     assert {10: 0.0, 11: 0.0, 12: 0.0} == found.common
     assert "of all clients" in found.reasons[10]
+
+
+def test_a_reason_says_in_which_mean_a_client_counts(caplog: pytest.LogCaptureFixture) -> None:
+    """In a cluster too small to judge, with its share; one line says that all clusters are."""
+    updates = kin(range(8))
+    updates[3] *= -1
+    clusters, judge = {0: [0, 1, 2, 3], 1: [4, 5, 6, 7]}, KinJudge[int](KinRobust())
+    with caplog.at_level(logging.WARNING, "modelkin.integrations"):
+        verdicts = judged(judge, updates, clusters)
+        judged(judge, updates, clusters)
+    known: RoundMembers[int] = RoundMembers({n: {} for n in updates}, clusters=clusters)
+    found = weigh_round(known, {}, "equal", verdicts, clusters)
+    assert (0.0, 0.25) == (found.everyone.values[3], found.own.values[3])
+    assert found.own.down[3].endswith(
+        "it is left out (in the mean of all alone; its share of cluster 0 is 0.25: "
+        "4 clients are fewer than min_members=5)"
+    )
+    assert 1 == caplog.text.count("KinRobust(min_members=3) judges clusters of 3 or more")
+    limits = KinRobust(min_members=3)
+    assert {3: 0.0} == judged(KinJudge(limits), updates, clusters).own
 
 
 def test_a_client_in_no_cluster_is_judged_among_all() -> None:
