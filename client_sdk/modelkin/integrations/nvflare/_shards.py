@@ -37,7 +37,6 @@ SHARDS: Final = "shards"
 
 _SETTINGS: Final = ("aggregators", "conceal", "one_in", "masks", "quantize", "rule", "replicas")
 
-_SILENT: Final = "it failed, or did not answer in time"
 _NO_PART: Final = "it did not answer as ClusterClient does; does its script use one?"
 
 Carry = Callable[[Mapping[int, FLModel]], Mapping[int, FLModel]]
@@ -129,11 +128,18 @@ class SiteShards:
         plan: the plan of all rounds.
         carry: sends each node a question, and returns the answers of those that gave one.
         present: the names of the connected nodes.
+        silence: the reason why a node gave no answer to the last question.
     """
 
-    def __init__(self, plan: Plan, carry: Carry, present: Callable[[], Mapping[int, str]]) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        carry: Carry,
+        present: Callable[[], Mapping[int, str]],
+        silence: Callable[[int], str],
+    ) -> None:
         self._members = ShardMembers(plan)
-        self._carry, self._present = carry, present
+        self._carry, self._present, self._silence = carry, present, silence
         self._outside: dict[int, str] = {}
         self._leader: RoundLeader | None = None
         self.reports: list[dict[str, Any]] = []
@@ -176,7 +182,7 @@ class SiteShards:
         for node in sent:
             place = leader.place(node)
             try:
-                message = leader.open(node, _read(answers.get(node)))
+                message = leader.open(node, self._read(node, answers.get(node)))
                 if answers[node].params:
                     raise InvalidParameter("it sent its arrays in the clear", field="arrays")
                 examples = examples_of(answers[node])
@@ -233,15 +239,14 @@ class SiteShards:
     def _exchange(self, messages: Mapping[int, ShardMessage]) -> dict[int, ShardMessage | str]:
         asked = {n: FLModel(params={}, meta={META: packed(each)}) for n, each in messages.items()}
         answers = self._carry(asked) if asked else {}
-        return {node: _read(answers.get(node)) for node in messages}
+        return {node: self._read(node, answers.get(node)) for node in messages}
 
-
-def _read(answer: FLModel | None) -> ShardMessage | str:
-    """A site's message, or the reason why there is none."""
-    if answer is None:
-        return _SILENT
-    try:
-        message = unpacked(answer)
-    except InvalidInput as error:
-        return str(error)
-    return _NO_PART if message is None else message
+    def _read(self, node: int, answer: FLModel | None) -> ShardMessage | str:
+        """A site's message, or the reason why there is none."""
+        if answer is None:
+            return self._silence(node)
+        try:
+            message = unpacked(answer)
+        except InvalidInput as error:
+            return str(error)
+        return _NO_PART if message is None else message

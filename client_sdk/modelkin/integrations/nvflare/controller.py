@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any, Final
 
 import numpy as np
+from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.workflows.model_controller import ModelController
 from nvflare.client import FLModel
@@ -32,8 +33,10 @@ from modelkin.integrations.federation.node_weights import WeightName
 from modelkin.integrations.federation.shards import vectors
 from modelkin.integrations.nvflare._files import read_model, read_state, report_of, write_run
 from modelkin.integrations.nvflare._messages import META, said
+from modelkin.integrations.nvflare._options import check_number, limits_of
 from modelkin.integrations.nvflare._replies import arrays_of, read_reply
 from modelkin.integrations.nvflare._shards import SiteShards, check_shards, make_plan
+from modelkin.integrations.nvflare._silence import Silence
 
 __all__ = ["ClusteredFedAvg"]
 
@@ -42,8 +45,6 @@ _CHECK_S: Final = 0.2
 
 PATIENCE_S: Final = 60
 """How long the controller waits for subspaces and about shards, unless it is told."""
-
-_SILENT: Final = "it failed, or did not answer in time"
 
 
 class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not installed here
@@ -139,8 +140,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
             ("num_clients", 1 if num_clients is None else num_clients, 1),
         )
         for name, value, least in numbers:
-            if type(value) is not int or value < least:
-                raise InvalidParameter(f"{name} must be {least} or more, not {value!r}", field=name)
+            check_number(name, value, least)
         if initial and before:
             raise InvalidParameter(
                 "initial= cannot be combined with before=, which has the models to go on from",
@@ -174,9 +174,14 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         self._check_shards()
         self._averages: SiteShards | None = None
         ClusteredRounds({}, self.rules)  # refuses rules that are out of their range
+        self._silence = Silence()
         self._nodes: dict[str, int] = {}
         self._sent: dict[int, Model] = {}
         self._reports: list[dict[str, Any]] = []
+
+    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
+        """Note the tasks that failed; NVFlare calls it, and tells no one else of them."""
+        self._silence.note(event_type, fl_ctx)
 
     def run(self) -> None:
         """Run all rounds; NVFlare calls it."""
@@ -211,15 +216,28 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
             return False
         replies = {node: read_reply(answer, self._sent[node]) for node, answer in answers.items()}
         rounds.finish(server_round, replies)
-        self._report(rounds, server_round, {n: _SILENT for n in sampled if n not in replies})
+        self._report(rounds, server_round, sampled, self._unanswered(sampled, replies))
         return True
 
-    def _report(self, rounds: ClusteredRounds, server_round: int, silent: dict[int, str]) -> None:
+    def _unanswered(self, asked: Sequence[int], answers: Mapping[int, object]) -> dict[int, str]:
+        """The reasons why sites that were asked to train sent nothing, by node."""
+        names = {node: name for name, node in self._nodes.items()}
+        return {node: self._silence.why(names[node]) for node in asked if node not in answers}
+
+    def _report(
+        self,
+        rounds: ClusteredRounds,
+        server_round: int,
+        asked: Sequence[int],
+        silent: Mapping[int, str],
+    ) -> None:
         self._reports.append(report_of(server_round, rounds, silent))
         shown = self._reports[-1].get("clusters", {})
         self.info(f"round {server_round}: clusters {shown}")
-        for name in self._reports[-1]["silent"]:
-            self.warning(f"round {server_round}: no model of {name}: {_SILENT}")
+        for name, why in self._reports[-1]["silent"].items():
+            self.warning(f"round {server_round}: no model of {name}: {why}")
+        if len(silent) == len(asked):
+            self.error(f"round {server_round}: no site sent a model, so that none has changed")
 
     def _train_in_shards(
         self, rounds: ClusteredRounds, server_round: int, sampled: Sequence[int]
@@ -230,8 +248,9 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
             plan = make_plan(vectors.num_values(rounds.arrays), self._plan_settings)
             vectors.check_kinds({name: each.dtype for name, each in rounds.arrays.items()})
             self._averages = SiteShards(
-                plan, lambda asked: self._exchange(asked, names, self._patience), self._present
-            )
+                plan, lambda asked: self._exchange(asked, names, self._patience), self._present,
+                lambda node: self._silence.why(names[node]),
+            )  # fmt: skip
         averages, messages = self._averages, dict[int, FLModel]()
         averages.begin()
         for node in sampled:
@@ -247,11 +266,12 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         if self.abort_signal.triggered:
             return False
         averages.take(answers, list(messages))
+        silent = self._unanswered(list(messages), answers)
         replies = {node: read_reply(answer, self._sent[node]) for node, answer in answers.items()}
         rounds.finish_summed(
             server_round, replies, lambda found: averages.average(server_round, found, self._sent)
         )
-        self._report(rounds, server_round, {n: _SILENT for n in messages if n not in replies})
+        self._report(rounds, server_round, list(messages), silent)
         refused = {names[node]: why for node, why in sorted(averages.refused.items())}
         self._reports[-1] |= {"shards": averages.reports, "refused": refused}
         return not self.abort_signal.triggered
@@ -335,8 +355,8 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         question = FLModel(params={}, meta={META: {"step": ASK}})
         answers = self._exchange(dict.fromkeys(nodes, question), present, self._patience)
         return {
-            node: (said(answers[node]) or {}) if node in answers else "it did not answer in time"
-            for node in nodes
+            node: (said(answers[node]) or {}) if node in answers else self._silence.why(name)
+            for node, name in ((node, present[node]) for node in nodes)
         }
 
     def _exchange(
@@ -354,6 +374,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         groups: dict[int, tuple[FLModel, list[str]]] = {}
         for node, message in messages.items():
             groups.setdefault(id(message), (message, []))[1].append(names[node])
+        self._silence.begin(timeout)
         for message, targets in groups.values():
             self.send_model(data=message, targets=targets, timeout=timeout, callback=take)
         while self.get_num_standing_tasks() and not self.abort_signal.triggered:
@@ -366,7 +387,7 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
         return ClusterRules(
             by=self._by,
             weights=self._weights,
-            robust=_limits_of(self._robust),
+            robust=limits_of(self._robust),
             separation=self._separation,
             n_clusters=self._n_clusters,
             distance_threshold=self._distance_threshold,
@@ -376,17 +397,3 @@ class ClusteredFedAvg(ModelController):  # type: ignore[misc]  # nvflare is not 
             min_members=least if self._min_members is None else self._min_members,
             missing="it sent nothing to compare it by: does its script hand over to ClusterClient?",
         )
-
-
-def _limits_of(robust: bool | Mapping[str, Any]) -> KinRobust | None:
-    """The limits of updates that count, None where all do; also by name.
-
-    Raises:
-        InvalidParameter: they are none.
-    """
-    if not isinstance(robust, Mapping):
-        return KinRobust.of(robust)
-    try:
-        return KinRobust(**robust)
-    except TypeError as error:
-        raise InvalidParameter(f"robust: {error}", field="robust") from None

@@ -8,6 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from nvflare.apis.event_type import EventType
+from nvflare.apis.fl_constant import FLContextKey, ReservedKey
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import make_reply
 from nvflare.apis.signal import Signal
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.client import FLModel
@@ -15,8 +19,8 @@ from nvflare.fuel.utils import fobs
 
 from modelkin.integrations.nvflare import ClusteredFedAvg
 
-Answer = Callable[[FLModel], FLModel | None]
-"""What a site makes of a message; None for no answer."""
+Answer = Callable[[FLModel], FLModel | str | None]
+"""What a site makes of a message; the code of its failure, or None for no answer."""
 
 
 def carried(model: FLModel) -> FLModel:
@@ -25,6 +29,15 @@ def carried(model: FLModel) -> FLModel:
     found.params = copy.deepcopy(found.params)
     found.meta = fobs.loads(fobs.dumps(found.meta))
     return found
+
+
+def failed(name: str, code: str) -> FLContext:
+    """What NVFlare's event of a task that failed comes with."""
+    context, peer = FLContext(), FLContext()
+    peer.set_prop(ReservedKey.IDENTITY_NAME, name, private=False, sticky=False)
+    context.set_peer_context(peer)
+    context.set_prop(FLContextKey.TASK_RESULT, make_reply(code), private=True, sticky=False)
+    return context
 
 
 class LocalSites(ClusteredFedAvg):
@@ -47,7 +60,9 @@ class LocalSites(ClusteredFedAvg):
         for name in targets:
             self.got[-1][name] = carried(data)
             answer = self.sites[name](carried(data))
-            if answer is not None:
+            if isinstance(answer, str):
+                self.handle_event(EventType.BEFORE_PROCESS_SUBMISSION, failed(name, answer))
+            elif answer is not None:
                 found = carried(answer)
                 found.meta["client_name"] = name
                 named["callback"](found)

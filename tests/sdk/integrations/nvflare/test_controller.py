@@ -224,6 +224,26 @@ def test_a_site_that_does_not_fit_is_left_out(folder: Path, oddity: str, tmp_pat
     assert found[0] == found[1]
 
 
+def test_a_failure_is_no_silence(folder: Path) -> None:
+    """With the code that NVFlare has of it, of one round; a round without a model is an error."""
+    scripts, errors = sites(*NAMES[:2]), list[str]()
+    scripts["site-1"] = lambda message: None if "silent" in scripts else "EXECUTION_EXCEPTION"
+
+    class Noting(LocalSites):
+        def error(self, msg: str) -> None:
+            errors.append(msg)
+
+    rules: dict[str, Any] = {"initial": "initial.safetensors", "timeout": 25, "num_rounds": 1}
+    Noting(scripts, folder, **rules).run()
+    (why,) = last(folder)["silent"].values()
+    assert why.startswith("its script failed (EXECUTION_EXCEPTION): log.txt of its workspace")
+    assert [] == errors
+    hung = dict.fromkeys(NAMES, lambda message: None)
+    Noting(hung, folder, **rules).run()
+    assert {"it did not answer within 25 s"} == set(last(folder)["silent"].values())
+    assert ["round 1: no site sent a model, so that none has changed"] == errors
+
+
 def test_of_two_answers_the_first_counts(folder: Path) -> None:
     """Should the engine ever bring another one."""
 
