@@ -22,6 +22,11 @@ MAX_NAME_BYTES: Final = 64
 MAX_CLIENT_TAGS: Final = 20
 """The most tags of a client: a model has 50 at most, and the round is one of them."""
 
+_ALIKE: Final = (
+    "; one string names all nodes of an app alike: give name=lambda context: "
+    'context.node_config["name"], where each has its own'
+)
+
 
 def check_name(name: Any) -> str:
     """Check the name of a client, and return it in normal form C.
@@ -102,7 +107,7 @@ class ClientNames:
             return
         for other in [each for each, taken in self.names.items() if taken == name]:
             if other in present:
-                log.warning("node %d is not called %r: node %d is", node, name, other)
+                log.warning("node %d is not called %r: node %d is%s", node, name, other, _ALIKE)
                 return
             del self.names[other]
         self.names[node] = name

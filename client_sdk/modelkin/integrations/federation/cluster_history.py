@@ -25,6 +25,7 @@ from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, ModelkinError, SpaceMismatch
+from modelkin.federation.learngenes.aggregate import real_number
 from modelkin.integrations._background_uploader import BackgroundUploader
 from modelkin.integrations._space_uploads import SpaceUploads
 from modelkin.integrations.federation.client_names import ClientNames, check_model_pattern
@@ -139,7 +140,7 @@ class ClusterHistory:
     def __init__(
         self, separation: float = DEFAULT_SEPARATION, division: Division | None = None
     ) -> None:
-        if not 0 <= separation <= 1:
+        if not 0 <= real_number(separation) <= 1:
             raise InvalidParameter(
                 f"separation must be 0 to 1, not {separation!r}", field="separation"
             )

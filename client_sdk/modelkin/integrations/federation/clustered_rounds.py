@@ -26,6 +26,7 @@ from modelkin.integrations.federation.cluster_means import (
     misfits,
 )
 from modelkin.integrations.federation.data_clusters import Asker, DataClusters
+from modelkin.integrations.federation.first_supports import check_forget_after
 from modelkin.integrations.federation.kin_robust import KinJudge, KinRobust, Verdicts
 from modelkin.integrations.federation.messages import check_k_max
 from modelkin.integrations.federation.metric_forms import forms_of, odd_forms
@@ -81,6 +82,7 @@ class ClusterRules:
     def __post_init__(self) -> None:
         if self.by not in ("supports", "data"):
             raise InvalidParameter(f"by must be 'supports' or 'data', not {self.by!r}", field="by")
+        check_forget_after(self.forget_after)
         if self.forget_after is not None and self.by == "data":
             raise InvalidParameter("forget_after is for by='supports'", field="forget_after")
         if self.recluster_every is not None and self.by != "data":

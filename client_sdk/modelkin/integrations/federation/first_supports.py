@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation.messages import SupportMessage
 
-__all__ = ["FirstSupports"]
+__all__ = ["FirstSupports", "check_forget_after"]
 
 W = TypeVar("W")
 """The weights of a model, as an engine holds them."""
@@ -22,6 +22,15 @@ W = TypeVar("W")
 _OTHER_WEIGHTS = (
     "its support is of other weights than those of the first round, which it gets the next time"
 )
+
+
+def check_forget_after(forget_after: object) -> None:
+    """Raise :class:`InvalidParameter` for what is neither None nor a number of rounds."""
+    if forget_after is not None and (type(forget_after) is not int or forget_after < 1):
+        raise InvalidParameter(
+            f"forget_after must be a number of rounds, 1 or more, not {forget_after!r}",
+            field="forget_after",
+        )
 
 
 class FirstSupports(Generic[W]):
@@ -35,11 +44,7 @@ class FirstSupports(Generic[W]):
     """
 
     def __init__(self, forget_after: int | None = None) -> None:
-        if forget_after is not None and (type(forget_after) is not int or forget_after < 1):
-            raise InvalidParameter(
-                f"forget_after must be a number of rounds, 1 or more, not {forget_after!r}",
-                field="forget_after",
-            )
+        check_forget_after(forget_after)
         self._forget_after = forget_after
         self.weights: W | None = None
         """The weights of the first round; None before it."""

@@ -10,6 +10,7 @@ from flwr.serverapp.strategy import Strategy
 from modelkin.core.layout import Layout
 from modelkin.errors import InvalidParameter
 from modelkin.integrations.federation import node_weights
+from modelkin.integrations.federation.first_supports import check_forget_after
 from modelkin.integrations.federation.kin_robust import KinRobust
 from modelkin.integrations.flower._wrapped_strategies import check_instance, tree_strategy
 from modelkin.integrations.flower.adapters import AdapterStrategy
@@ -131,6 +132,7 @@ def check_per_cluster(
             "not that of their differences",
             field="both",
         )
+    check_forget_after(forget_after)
     if forget_after is not None and (by == "data" or not per_cluster):
         raise InvalidParameter(
             "forget_after is for per_cluster by supports: no others are kept", field="forget_after"
@@ -163,6 +165,11 @@ def check_by(
             "patience is for by='data', whose nodes are asked for subspaces: by supports, give "
             "timeout to start(), or leave patience out",
             field="patience",
+        )
+    if layout is not None and not isinstance(layout, Layout):
+        raise InvalidParameter(
+            f"layout must be a Layout, as modelkin.torch.layout_of(model) makes, not {layout!r}",
+            field="layout",
         )
     if by == "data" and (layout is not None or importance is not None):
         raise InvalidParameter(

@@ -6,6 +6,7 @@ whenever enough updates are there. See docs/flower-means.md.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Any, Literal
@@ -25,6 +26,8 @@ from modelkin.integrations.flower._buffered_run import BufferedRun, BufferedStep
 from modelkin.integrations.flower._cluster_settings import check_kinds
 
 __all__ = ["BufferedStep", "BufferedStrategy"]
+
+log = logging.getLogger("modelkin.integrations")
 
 
 class BufferedStrategy:
@@ -49,7 +52,8 @@ class BufferedStrategy:
         size: the updates of a step, at least 1. Choose fewer than there are quick clients, in the
             smallest cluster with ``per_cluster``; else steps wait for slow ones.
         max_staleness: the most steps that a client may miss; its update else does not count.
-        rate: the server's learning rate. At 1, steps of few clients move too far.
+        rate: the server's learning rate. At 1, steps of few clients move too far; above, the log
+            warns.
         per_cluster: whether clusters have models.
         weights: ``"examples"``, those that clients claim; or ``"equal"``, so that no claim counts.
         separation, n_clusters, distance_threshold: with ``per_cluster``, as those of
@@ -103,6 +107,8 @@ class BufferedStrategy:
             "rate": rate,
         }
         BufferedModels({}, **self._settings)
+        if rate > 1:
+            log.warning("rate=%g moves a model beyond the mean of its updates; 1 is the mean", rate)
         self._per_cluster, self._patience, self._poll = per_cluster, patience, poll
         self._weighted_by, self._on_step = weighted_by_key, on_step
         self._equal = weights == "equal"

@@ -82,9 +82,9 @@ class SupportMod:
             after each round; the paper's is 0.8. None uses only each round's importance.
         num_perm: h of the signature.
         seed: 0 to 2^32 - 1; all clients need the same one to be compared.
-        name: the client's name, or a function that makes it of a context: ``lambda context:
-            context.node_config["name"]``; or None. Clusters and the service show the name in place
-            of the node's id.
+        name: a function that makes the client's name of a context: ``lambda context:
+            context.node_config["name"]``; or None. A string is for an app of one node: of several
+            only the first has it. Clusters and the service show it in place of the node's id.
         tags: the client's tags, or a function that makes them of a context; a service keeps them
             with the client's model.
 

@@ -406,3 +406,11 @@ def test_arguments_have_ranges(how: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidParameter) as refused:
         BufferedStrategy(**how)
     assert field == refused.value.field
+
+
+def test_a_rate_above_one_has_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """It is allowed, and seldom meant."""
+    BufferedStrategy(rate=1)
+    assert "rate" not in caplog.text
+    BufferedStrategy(rate=3)
+    assert "rate=3 moves a model beyond the mean of its updates" in caplog.text

@@ -146,11 +146,12 @@ def test_bad_tags_do_not_count(sent: object, caplog: pytest.LogCaptureFixture) -
     assert "the tags of node 3 do not count: " in caplog.text
 
 
-def test_no_client_takes_the_name_of_another() -> None:
+def test_no_client_takes_the_name_of_another(caplog: pytest.LogCaptureFixture) -> None:
     """Only once that one is gone: a node that starts again has a new id, and its old name."""
     names = ClientNames()
     names.note(1, {"name": "ward"}, {1, 2})
     names.note(2, {"name": "ward"}, {1, 2})
+    assert "one string names all nodes of an app alike: give name=lambda context:" in caplog.text
     assert ("ward", "2") == (names.of(1), names.of(2))
     names.note(2, {"name": "ward"}, {2})
     assert ("1", "ward") == (names.of(1), names.of(2))
