@@ -199,7 +199,7 @@ class KinJudge(Generic[Id]):
         self._limits = limits
         self._name_of: Callable[[Id], str] = name_of
         self._evidence: dict[Id, _Evidence] = {}
-        self._learned = frozenset[Id]()
+        self._learned: frozenset[Id] = frozenset()
         self._told_small = False
 
     @property

@@ -238,7 +238,7 @@ def test_a_failure_is_no_silence(folder: Path) -> None:
     (why,) = last(folder)["silent"].values()
     assert why.startswith("its script failed (EXECUTION_EXCEPTION): log.txt of its workspace")
     assert [] == errors
-    hung = dict.fromkeys(NAMES, lambda message: None)
+    hung: dict[str, Answer] = {name: lambda message: None for name in NAMES}
     Noting(hung, folder, **rules).run()
     assert {"it did not answer within 25 s"} == set(last(folder)["silent"].values())
     assert ["round 1: no site sent a model, so that none has changed"] == errors
