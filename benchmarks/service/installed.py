@@ -37,7 +37,7 @@ def timed(name, call):
     took[name][-1] = time.perf_counter() - took[name][-1]
 with Client(":memory:") as client:
     client.ensure_space("s", num_parameters=parameters)
-    timed("3,000 models put", lambda: client.put_many("s", made))
+    timed("{MODELS:,} models put", lambda: client.put_many("s", made))
     client.neighbors("s", "m0"), client.lineage("s", "m0")
     for at in range(1, 30):
         timed("neighbours", lambda: client.neighbors("s", f"m{{at}}"))
