@@ -83,8 +83,8 @@ def test_the_summary_is_made_of_the_tables() -> None:
 
 
 def test_every_subject_has_one_place() -> None:
-    """All subjects, and the two commands of their own, are on pages of the summary's order."""
-    assert {*program.SUBJECTS, "installation", "gpu"} == sections().keys()
+    """All subjects, and the commands of their own, are on pages of the summary's order."""
+    assert {*program.SUBJECTS, "installation", "gpu", "browser"} == sections().keys()
     assert {*PAGES, FOLDER / "measuring.md"} == {*FOLDER.glob("*.md")}
     marked = "".join(page.read_text() for page in PAGES)
     assert len(sections()) == marked.count(": begin, by `make bench` -->")
