@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.fingerprints.ascending import present
 from modelkin.core.fingerprints.chance import expected_keys, log10_tail
 from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.lines import present
 from modelkin.core.fingerprints.sources import TensorSource
 from modelkin.core.fingerprints.tensor_signatures import kappa_of
 from modelkin.core.fingerprints.tensors import LinesOfTensor

@@ -28,7 +28,7 @@ from modelkin.core.fingerprints.arrays import (
     tensors_of,
     totals_of,
 )
-from modelkin.core.fingerprints.ascending import distinct
+from modelkin.core.fingerprints.lines import distinct
 from modelkin.core.fingerprints.matrices import part_of
 from modelkin.core.fingerprints.tensor_lines import TensorLines, read_lines
 from modelkin.core.fingerprints.tensors import LinesOfTensor, NotComparable

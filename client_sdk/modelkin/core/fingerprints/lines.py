@@ -19,7 +19,7 @@ import numpy.typing as npt
 from modelkin.core.kernels.choice import kernels
 from modelkin.core.sketching.schemes import permutations
 
-__all__ = ["Keys", "members_of_key", "size_of_set", "walk"]
+__all__ = ["Keys", "distinct", "members_of_key", "present", "size_of_set", "walk"]
 
 Floats = npt.NDArray[np.float32]
 
@@ -67,3 +67,20 @@ def walk(length: int) -> npt.NDArray[np.uint32]:
     """The rank of each place in the walk: ``affine32`` of it, by the permutation of seed 1."""
     a, b = permutations("affine32", 1, 1)
     return np.asarray(kernels().hashes(np.arange(length, dtype=np.uint32), a, b))
+
+
+def distinct(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """The ascending keys, each once: without the sort that numpy's own function takes."""
+    is_first = np.ones(keys.size, np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=is_first[1:])
+    return keys[is_first]
+
+
+def present(keys: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+    """Which of the keys are among others, which are ascending; shape ``(n,)``."""
+    if not others.size:
+        return np.zeros(keys.size, np.bool_)
+    at = np.searchsorted(others, keys)
+    at[at == others.size] = 0
+    found: npt.NDArray[np.bool_] = others[at] == keys
+    return found

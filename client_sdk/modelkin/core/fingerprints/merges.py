@@ -17,9 +17,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.fingerprints.ascending import present
 from modelkin.core.fingerprints.fingerprint import Fingerprint
-from modelkin.core.fingerprints.lines import members_of_key
+from modelkin.core.fingerprints.lines import members_of_key, present
 from modelkin.core.fingerprints.relations.positions import Position, position_of
 
 __all__ = ["Merge", "Merges", "merge_of"]

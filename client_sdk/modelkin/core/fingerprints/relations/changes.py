@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from modelkin.core.fingerprints.ascending import present
 from modelkin.core.fingerprints.comparison import ALL_LINES
+from modelkin.core.fingerprints.lines import present
 from modelkin.core.fingerprints.relations.differences import Differences, is_left_out
 from modelkin.core.fingerprints.relations.layer_maps import layers_of
 from modelkin.core.fingerprints.relations.positions import position_of

@@ -14,9 +14,9 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from modelkin.core.fingerprints.ascending import present
 from modelkin.core.fingerprints.comparison import Comparison
 from modelkin.core.fingerprints.fingerprint import Fingerprint
+from modelkin.core.fingerprints.lines import present
 from modelkin.core.fingerprints.merges import Merge, Merges
 from modelkin.core.fingerprints.relations.assembly import assembled, sources_of
 from modelkin.core.fingerprints.relations.changes import part_of, rest_of, used_of

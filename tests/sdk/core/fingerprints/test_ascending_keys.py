@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelkin.core.fingerprints.ascending import distinct, present
+from modelkin.core.fingerprints.lines import distinct, present
 
 KEYS = st.lists(st.integers(0, 9) | st.just(2**64 - 1), max_size=12).map(
     lambda keys: np.sort(np.array(keys, np.uint64))
