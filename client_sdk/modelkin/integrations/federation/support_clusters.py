@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from modelkin.errors import ModelkinError
 from modelkin.integrations.federation.client_names import ClientNames
@@ -19,6 +19,9 @@ from modelkin.integrations.federation.messages import MessageLimits, SupportMess
 __all__ = ["SupportClusters"]
 
 log = logging.getLogger("modelkin.integrations")
+
+_MAX_REASON: Final = 500
+"""The most characters of the reason that a client sends."""
 
 W = TypeVar("W")
 """The weights of a model, as an engine holds them."""
@@ -85,6 +88,10 @@ class SupportClusters(Generic[W]):
                 unread[node] = self._missing
                 continue
             self.names.note(node, values, self.present)
+            if "refused" in values:
+                why = "".join(c if c.isprintable() else " " for c in str(values["refused"]))
+                unread[node] = f"it could make no support: {why[:_MAX_REASON]}"
+                continue
             try:
                 messages[node] = SupportMessage.from_values(values, self._limits)
             except ModelkinError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -36,6 +37,9 @@ SILENT: Final = "it did not answer in time"
 
 FAILED: Final = "its app failed"
 """The beginning of the reason of a node whose app raised an error."""
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+"""A code that colours what a terminal shows, of which tracebacks of engines are full."""
 
 _MAX_REASON: Final = 500
 """The most characters of the reason why an app failed."""
@@ -85,7 +89,8 @@ def take_records(replies: Iterable[Message], name: str = RECORD) -> dict[int, Co
 
 def _cause(reason: str) -> str:
     """The last line of a reason: engines send whole tracebacks, which end with the cause."""
-    lines = [" ".join(each.split()) for each in reason.splitlines()]
+    plain = _COLOUR.sub("", reason)
+    lines = [" ".join(each.split()) for each in plain.splitlines()]
     text = ([each for each in lines if each.strip("'\">")] or ["no reason"])[-1]
     text = "".join(c if c.isprintable() else " " for c in text).removesuffix("'>")
     return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]} ..."

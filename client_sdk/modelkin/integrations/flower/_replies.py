@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 
 from flwr.app import Message, RecordDict
 
 from modelkin.errors import InvalidParameter
+from modelkin.integrations.federation.cluster_history import RoundClusters
 from modelkin.integrations.federation.cluster_means import Model
 from modelkin.integrations.flower._arrays import only, values_of
+from modelkin.integrations.flower._grids import failure
 from modelkin.integrations.flower._metrics import odd_metrics
 
-__all__ = ["first_of_each", "judge_models", "read_models"]
+__all__ = ["first_of_each", "with_failures", "judge_models", "read_models"]
 
 log = logging.getLogger("modelkin.integrations")
 
@@ -32,6 +35,23 @@ def first_of_each(server_round: int, replies: Iterable[Message]) -> list[Message
             answered.add(node)
         found.append(reply)
     return found
+
+
+def with_failures(
+    found: RoundClusters, replies: Iterable[Message], asked: Collection[int]
+) -> RoundClusters:
+    """Clusters of a round with the reasons of the clients whose apps failed.
+
+    Args:
+        found: the clusters. A known client stays in its cluster, and has no part in the means.
+        replies: answers to the training messages, errors among them.
+        asked: the clients that were to train; errors of a SuperLink are of no client.
+    """
+    failed = {r.metadata.src_node_id: failure(r) for r in replies if not r.has_content()}
+    out, down = dict(found.left_out), dict(found.weighted_down)
+    for node in sorted(failed.keys() & set(asked)):
+        (down if node in found.nodes else out).setdefault(node, failed[node])
+    return replace(found, left_out=out, weighted_down=down)
 
 
 def read_models(

@@ -44,7 +44,7 @@ from modelkin.integrations.flower._cluster_settings import (
     sharded_inside,
 )
 from modelkin.integrations.flower._grids import RECORD, Costs, MeteredGrid, RoundCosts, take_records
-from modelkin.integrations.flower._replies import first_of_each
+from modelkin.integrations.flower._replies import first_of_each, with_failures
 from modelkin.integrations.flower.data import ask_subspaces, check_patience
 from modelkin.integrations.flower.learngenes.strategy import LearngeneStrategy
 from modelkin.integrations.flower.mixing import RECORD as MIX
@@ -202,6 +202,7 @@ class ClusteredStrategy(Strategy):
         )
         self._wanted = WantedModels(both, self._names)
         self._contents: Mapping[int, Any] = {}
+        self._asked = frozenset[int]()
         self.clusters: RoundClusters | None = None
         """The clusters of the last round; None before the first, or if no client sent a support."""
 
@@ -250,6 +251,7 @@ class ClusteredStrategy(Strategy):
             )
             self._keep_clusters(found, self._data.subspaces, all_new=False)
         self._models.begin(arrays, messages)
+        self._asked = frozenset(message.metadata.dst_node_id for message in messages)
         return [self._personalize(message, to_train=True) for message in messages]
 
     def aggregate_train(
@@ -257,6 +259,8 @@ class ClusteredStrategy(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Cluster the clients, then aggregate with the wrapped strategy."""
         replies = first_of_each(server_round, replies)
+        if self.clusters is not None:  # reasons are of one round
+            self.clusters = replace(self.clusters, weighted_down={})
         share = self._wanted.note(server_round, take_records(replies, MIX))
         messages, unread = self._supports.read(take_records(replies))
         if not self._supports.keeps_first:  # then supports are of the models of one round
@@ -274,6 +278,7 @@ class ClusteredStrategy(Strategy):
         metrics = _with_share(metrics, share)
         if self.clusters is None:
             return arrays, metrics
+        self.clusters = with_failures(self.clusters, replies, self._asked)
         if self._per_cluster:
             self._models.keep_only(self._history.clusters)
         metrics = MetricRecord() if metrics is None else metrics

@@ -66,12 +66,12 @@ class MixMod:
     ) -> Message:
         """Give the app one model, and say in its reply which models are wanted."""
         content = msg.content
+        if content.config_records.get(SHARDS, {}).get("step") in ("join", "train"):
+            return _refuse(msg, "MixMod must come after ShardMod among the mods of the app")
         if not content.array_records:
             return call_next(msg, ctxt)
         said = ConfigRecord({"wants": self._mixing.wants})
         if COMMON in content.array_records:
-            if SHARDS in content.config_records:
-                return _refuse(msg, "MixMod must come after ShardMod among the mods of the app")
             common = content.array_records[COMMON]
             del content[COMMON]
             said["share"] = self._mix(content, common, ctxt)

@@ -70,8 +70,9 @@ class SupportMod:
             ...
 
     If the app handed over no importance, or none that yields a support, the log has a warning and
-    the reply is sent without one. Clients should have supports of one size: after the first round
-    the strategy sends them the median of their own choices, and they use it.
+    the reply is sent without one, with the reason why an importance yields none. Clients should
+    have supports of one size: after the first round the strategy sends them the median of their own
+    choices, and they use it.
 
     Args:
         send: ``"support"``, or ``"signature"``: 1 kB, which shows the client's classes nearly as
@@ -137,6 +138,7 @@ class SupportMod:
             message = self._make_message(given[0], k, ctxt)
         except ModelkinError as error:
             log.warning("no support is sent: %s", error)
+            content[RECORD] = ConfigRecord({"refused": str(error), **self._label.values(ctxt)})
             return
         content[RECORD] = ConfigRecord({**message.to_values(), **self._label.values(ctxt)})
 

@@ -119,7 +119,7 @@ class ClusterClient:
         self._average: Any = None
         self._shared: frozenset[str] = frozenset()
         self._k: Any = None
-        self._message: SupportMessage | None = None
+        self._message: SupportMessage | str | None = None
 
     def trainings(self) -> Iterator[flare.FLModel]:
         """The model of each round that this site trains in, until the job ends.
@@ -153,6 +153,7 @@ class ClusterClient:
             self._message, kept = self._maker.make(importance, self._k, self._average)
         except ModelkinError as error:
             log.warning("no support is sent: %s", error)
+            self._message = str(error)
             return
         if self._maker.beta is not None:
             self._average = kept
@@ -173,7 +174,9 @@ class ClusterClient:
             name: values for name, values in (model.params or {}).items() if self._leaves(name)
         }
         model.params, values = params, dict[str, Any]()
-        if self._message is not None:
+        if isinstance(self._message, str):
+            values = {"refused": self._message, "tags": self._tags}
+        elif self._message is not None:
             values = {**self._message.to_values(), "tags": self._tags}
         if self._shards is not None:
             model.params, sealed = {}, self._seal(params, examples)

@@ -430,3 +430,12 @@ def test_rules_out_of_their_range_are_refused(rules: dict[str, Any]) -> None:
     """Before a round begins."""
     with pytest.raises(InvalidParameter):
         ClusteredRounds({}, ClusterRules(**rules))
+
+
+def test_a_client_says_why_it_sends_no_support() -> None:
+    """The server repeats it, as far as it can be printed, and the client counts in no cluster."""
+    rounds = Federation().run(EVERYONE, instead={3: {"support": {"refused": "NaN\n" * 400}}})
+    assert rounds.clusters is not None
+    why = rounds.clusters.left_out[3]
+    assert why.startswith("it could make no support: NaN NaN")
+    assert len(why) < 600

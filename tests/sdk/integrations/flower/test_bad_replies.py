@@ -96,6 +96,24 @@ def test_a_bad_reply_is_left_out_without_models_of_clusters(
     assert f"client 9 is left out: {found.clusters.weighted_down[9]}" in caplog.text
 
 
+def test_a_client_whose_app_fails_has_its_reason() -> None:
+    """Without a support it is in no cluster; a known one stays in its own, and out of the mean."""
+    calls = iter(range(10))
+
+    def fails(message: Message, context: Context, call_next: Any) -> Message:
+        if context.node_id == 9 or next(calls):
+            raise OSError("my disk is full")
+        answer: Message = call_next(message, context)
+        return answer
+
+    failing = {node: app(SupportMod(), fails) for node in (4, 9)}
+    inner = FedAvg(fraction_evaluate=0.0)
+    found, _ = run({**clients(), **failing}, inner, per_cluster=True)
+    assert found.clusters is not None
+    assert {9: "its app failed: my disk is full"} == found.clusters.left_out
+    assert {4: "its app failed: my disk is full"} == found.clusters.weighted_down
+
+
 @pytest.mark.parametrize(("make", "why"), BAD)
 def test_a_bad_reply_is_left_out_beside_both_models(make: Any, why: str) -> None:
     """Of clients that mix both models, those of the others are to the bit as without it."""

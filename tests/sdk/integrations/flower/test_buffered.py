@@ -202,7 +202,8 @@ def test_a_traceback_is_told_by_its_last_line(
     """An engine sends a whole traceback, which the log has where one asks for it."""
     caplog.set_level(logging.DEBUG, "modelkin.integrations")
     text = (
-        "<class 'RayError'>:<'Traceback:\n  File app.py, line 1\nValueError: the disk is gone\n'>"
+        "<class 'RayError'>:<'Traceback:\n  File app.py, line 1\n"
+        "\x1b[36mValueError:\x1b[0m the disk is gone\n'>"
     )
 
     def fails(message: Message) -> Message:

@@ -130,7 +130,8 @@ def test_rounds_are_averaged_in_the_clients_state() -> None:
 )
 def test_a_reply_goes_out_anyway(given: Any, why: str, caplog: pytest.LogCaptureFixture) -> None:
     """An importance that is missing or wrong costs the client its place, never its round."""
-    assert answered(SupportMod(), given, message()) is None
+    record = answered(SupportMod(name="ward"), given, message())
+    assert record is None if given is None else {"refused", "name"} == set(record)
     assert any(re.search(why, line) for line in warned(caplog))
 
 

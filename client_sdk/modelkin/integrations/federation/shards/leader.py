@@ -170,12 +170,11 @@ class RoundLeader:
             for group, count in sorted(counts.items())
             if count < least
         }
+        asked = {self.node(place) for place in (*self.trained, *self.refused)}
         for group, why in found.items():
+            advice = " (sample more of its clients)" if set(groups[group]) - asked else ""
             log.warning(
-                "round %d: cluster %d is not averaged: %s (sample more of its clients)",
-                server_round,
-                group,
-                why,
+                "round %d: cluster %d is not averaged: %s%s", server_round, group, why, advice
             )
         return found
 
