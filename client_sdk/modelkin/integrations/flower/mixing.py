@@ -66,7 +66,8 @@ class MixMod:
     ) -> Message:
         """Give the app one model, and say in its reply which models are wanted."""
         content = msg.content
-        if content.config_records.get(SHARDS, {}).get("step") in ("join", "train"):
+        shards = content.config_records.get(SHARDS, ConfigRecord())
+        if shards.get("step") in ("join", "train"):
             return _refuse(msg, "MixMod must come after ShardMod among the mods of the app")
         if not content.array_records:
             return call_next(msg, ctxt)
