@@ -73,7 +73,8 @@ ELSEWHERE = {
     },
     "docs/nvflare.md": {
         "import nvflare": "needs NVFlare: tests/sdk/integrations/nvflare/test_simulator.py runs it",
-        "from pathlib": "needs NVFlare: tests/sdk/integrations/nvflare/test_simulator.py runs it",
+        "import json": "needs NVFlare: tests/sdk/integrations/nvflare/test_simulator.py runs it",
+        "['site-1'": "a job's output: tests/sdk/integrations/nvflare/test_guide.py prints it",
     },
     "docs/reports.md": {
         "import modelkin": "needs models: tests/app/kinship/reports/test_reports_api.py asks so",

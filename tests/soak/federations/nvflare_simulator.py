@@ -138,12 +138,15 @@ def guide(home: Path, folder: Path) -> str:
     """Run the two blocks of docs/nvflare.md: five sites, of which the last comes with another job.
 
     Raises:
-        SystemExit: a site is not with its kin.
+        SystemExit: a site is not with its kin, or the page says other clusters and accuracies.
     """
-    script, job = marked_blocks((ROOT / "docs" / "nvflare.md").read_text())
+    script, job, promised = marked_blocks((ROOT / "docs" / "nvflare.md").read_text())
     (folder / "client.py").write_text(script)
     (folder / "job.py").write_text(job)
-    run(home, "job.py", folder=folder)
+    printed = run(home, "job.py", folder=folder).splitlines()
+    said = [line for line in printed if line in promised.splitlines()]
+    if said != promised.splitlines():
+        raise SystemExit(f"docs/nvflare.md does not say what its guide prints: {said}")
     report = json.loads((folder / "runs" / "five" / _RUN / "rounds.json").read_text())[-1]
     groups = sorted(report["clusters"].values())
     if groups != [["site-1", "site-3", "site-5"], ["site-2", "site-4"]]:
