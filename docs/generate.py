@@ -1,4 +1,4 @@
-"""Generate what other files define of the pages: settings, recipes, the OpenAPI document."""
+"""Generate what other files define of the pages: settings, recipes, operations."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from app.bootstrap import open_services
 from app.main import create_app
 from app.settings import Settings
+from docs.curl_page import curl_page
 from docs.line_length import MAX_LINE_LENGTH
 
 DOCS = Path(__file__).parent
@@ -59,10 +60,12 @@ def openapi() -> str:
 
 def main() -> int:
     """Write the pages; with ``--check`` only say whether they are up to date."""
+    document = openapi()
     pages = {
         DOCS / "settings.md": settings_page(),
         DOCS / "recipes.md": recipes_page(),
-        DOCS / "openapi.json": openapi(),
+        DOCS / "openapi.json": document,
+        DOCS / "curl.md": curl_page(json.loads(document)),
     }
     stale = [page for page, text in pages.items() if not page.exists() or page.read_text() != text]
     if "--check" in sys.argv[1:]:

@@ -1,4 +1,4 @@
-"""Pages that the search leaves out: tables of evidence, benchmarks, decisions and the changelog.
+"""Pages that the search leaves out: evidence, benchmarks, decisions, changelog, all calls.
 
 A hook of MkDocs. Their many figures would stand above the pages that answer a question.
 """
@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
     from mkdocs.structure.pages import Page
 
-LEFT_OUT: Final = ("evidence/", "benchmarks/", "benchmarks.md", "changelog.md", "decisions/")
+LEFT_OUT: Final = (
+    "evidence/",
+    "benchmarks/",
+    "benchmarks.md",
+    "changelog.md",
+    "curl.md",
+    "decisions/",
+)
 """How their paths begin. ``evidence.md`` stays: it says when to use all this, and when not."""
 
 

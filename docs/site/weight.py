@@ -24,6 +24,8 @@ _PLAIN: Final = re.compile(r'<span class="[nopw]">([^<]*)</span>')
 _HOVERED: Final = re.compile(r'<span title="[^"]*">([^<]*)</span>')
 _LINKED: Final = re.compile(r'(<a class="autorefs[^>]*?) title="[^"]*"')
 """What a pointer over a name of the reference would repeat: the name, with its module."""
+_CODE: Final = re.compile("</?code>")
+"""Marks in what is searched, of which a hit shows the text alone."""
 _UNUSED: Final = ("**/*.map", "assets/javascripts/lunr/**/*.js", "sitemap.xml*")
 """Sources for a debugger, and what searches in other languages than English."""
 
@@ -48,6 +50,8 @@ def on_post_build(config: MkDocsConfig) -> None:
     for pattern in _UNUSED:
         for file in site.glob(pattern):
             file.unlink()
+    index = site / "search" / "search_index.json"
+    index.write_text(_CODE.sub("", index.read_text(encoding="utf-8")), encoding="utf-8")
     document = site / "openapi.json"
     shorter = json.dumps(json.loads(document.read_bytes()), separators=(",", ":"))
     document.write_text(shorter, encoding="utf-8")

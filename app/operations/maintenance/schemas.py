@@ -26,9 +26,7 @@ class JobIn(RequestModel):
     indices that most models hold and leaves them out of the buckets.
     """
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"kind": "stop_list", "parameters": {"share": 0.5}}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"kind": "rebuild_buckets"}]})
 
     kind: Literal["rebuild_buckets", "stop_list"] = Field(description="what it does")
     parameters: ParametersIn = Field(

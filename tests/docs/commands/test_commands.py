@@ -48,6 +48,7 @@ ELSEWHERE = {
     "docs/catalogue.md": {"pip install": INSTALLS},
     "docs/cli.md": {ALL: "tests/docs/test_cli_page.py"},
     "docs/clients.md": {ALL: "tests/e2e/generated_clients"},
+    "docs/curl.md": {ALL: "tests/docs/commands/test_curl_page.py"},
     "docs/flower.md": {ALL: "tests/packaging/test_flower_requirements.py"},
     "docs/heads.md": {ALL: "tests/docs/test_cli_page.py"},
     "docs/jobs.md": {"MODELKIN_DATABASE_URL": SERVES},
