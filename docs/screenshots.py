@@ -3,6 +3,10 @@
 make demo
 python -m docs.screenshots http://127.0.0.1:8000
 
+Names behind the address draw these alone. That of the inbox is of a service with the samples:
+
+python -m docs.screenshots http://127.0.0.1:8000 explorer-inbox
+
 All pages, in both themes and at two widths, go into a folder to be inspected; the
 service is one of its own, with the data of the browser's tests:
 
@@ -43,11 +47,13 @@ _PICTURES: Final = {
 """Address, theme and size by name."""
 
 
-def main(url: str) -> None:
-    """Draw them from the service at ``url``."""
+def main(url: str, *names: str) -> None:
+    """Draw them, or those of some names, from the service at ``url``."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         for name, (path, scheme, (width, height)) in _PICTURES.items():
+            if names and name not in names:
+                continue
             page = browser.new_page(
                 viewport={"width": width, "height": height},
                 color_scheme="dark" if scheme == "dark" else "light",
