@@ -21,6 +21,7 @@ from app.kinship.findings.records import (
     Totals,
 )
 from app.kinship.findings.repositories.acknowledgements import acknowledgement_of
+from app.kinship.findings.repositories.findings import IS_DUE
 from app.models.catalog.repositories.bases import declares_any
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.spaces import exists
@@ -78,9 +79,8 @@ def totals_of(session: Reader, space: SpaceRecord, base_model: str | None = None
         elif rank in VERDICTS:
             found[VERDICTS[rank]] += count
             acknowledged[VERDICTS[rank]] += count if is_acknowledged else 0
-    due = select(func.count()).where(
-        row.space_id == space.id, row.asked > row.answered, row.rank < UNJUDGED
-    )
+    # A sum is in no index: SQLite would read all of a space by rank, and not the few that are due.
+    due = select(func.count()).where(row.space_id == space.id, IS_DUE, row.rank + 0 < UNJUDGED)
     return Totals(found, acknowledged, pending, session.scalars(due).one())
 
 
