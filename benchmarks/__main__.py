@@ -47,6 +47,7 @@ from benchmarks.finding import gates as finding
 from benchmarks.provenance import comparison as provenance
 from benchmarks.report import Findings
 from benchmarks.service import (
+    audits,
     backfill,
     crowd,
     explorer,
@@ -134,6 +135,7 @@ SUBJECTS: dict[str, Subject] = {
         "crowd": crowd,
         "explorer": explorer,
         "inbox": inbox,
+        "audits": audits,
         "hooks": hooks,
         "backfill": backfill,
         "eris-exactness": exactness,
