@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from benchmarks.summary import sections
 from tests.docs.pages import blocks, run_python
 from tests.support.servers.server_process import Server
 
@@ -48,3 +50,15 @@ def test_tour(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             compared += 1
     namespace["client"].close()
     assert compared == 5
+
+
+def test_figures_of_an_installation_are_those_that_were_measured() -> None:
+    """Megabytes, and the seconds of processors of the first three steps with an empty cache."""
+    measured = sections()["installation"].text
+    size = re.search(r"megabytes of that environment \| (\d+) MB", measured)
+    rows = re.findall(r"^\| (?:python|pip|five lines)\b.*$", measured, re.MULTILINE)[:3]
+    busy = [float(row.split(" | ")[2].removesuffix(" s")) for row in rows]
+    said = re.search(r"takes (\d+) MB, and (\d+) s of one core", README.read_text())
+    assert size is not None
+    assert said is not None
+    assert (size[1], f"{sum(busy):.0f}") == said.groups()
