@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 _GRAPHML: Final = "application/graphml+xml"
+_PAGE_SIZE: Final = ("limit", "1000")
+"""Of findings, the most: an audit is read whole, and the service counts all for each page."""
 
 
 def donors(
@@ -96,7 +98,7 @@ def lineages(
 ) -> Call[Page[LineageFinding]]:
     """Lists the findings of a space, page by page."""
     wanted = [verdicts] if isinstance(verdicts, str) else verdicts
-    params = [("verdict", str(verdict)) for verdict in wanted]
+    params = [_PAGE_SIZE, *(("verdict", str(verdict)) for verdict in wanted)]
     params += [*_base_param(base_model), *_params({"acknowledged": acknowledged})]
     request = requests.get(f"{requests.space_path(space)}/lineages", params)
     return Call(request, reader(Page[LineageFinding]))
