@@ -163,14 +163,18 @@ def _bits(model: Model) -> dict[str, bytes]:
 
 
 def _found(clusters: Any, models: Mapping[int, Model]) -> Found:
-    """What came of it, by ``RoundClusters``."""
-    named, of = clusters.named, _names()
+    """What came of it, by ``RoundClusters``: its reasons of the clients that answered.
+
+    Why another one did not answer, Flower says there, and NVFlare under ``silent``.
+    """
+    named = clusters.named
+    of = {node: name for node, name in _names().items() if node in clusters.replied}
     return Found(
         groups=sorted(tuple(names) for names in named.values()),
         models={name: _bits(models[number]) for number, names in named.items() for name in names},
-        weights={of[node]: share for node, share in clusters.weights.items()},
-        down={of[node]: why for node, why in clusters.weighted_down.items()},
-        left_out={of[node]: why for node, why in clusters.left_out.items()},
+        weights={_names()[node]: share for node, share in clusters.weights.items()},
+        down={of[node]: why for node, why in clusters.weighted_down.items() if node in of},
+        left_out={of[node]: why for node, why in clusters.left_out.items() if node in of},
     )
 
 
