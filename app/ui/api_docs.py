@@ -52,6 +52,8 @@ header { display: flex; flex-wrap: wrap; gap: .3rem 1.5rem; align-items: baselin
   padding: .7rem 1.5rem; border-bottom: 1px solid #8a93a8; font: 15px/1.5 system-ui, sans-serif; }
 header h1 { font-size: 1.06rem; margin: 0; } header a { color: #2750c8; margin-right: .9rem; }
 .swagger-ui .info { margin: 1.5rem 0; } .swagger-ui .scheme-container { padding: 1rem 0; }
+/* One server is no choice, and Swagger UI's list of it has no name for a screen reader. */
+.swagger-ui .servers-title, .swagger-ui .servers { display: none; }
 html.dark-mode { color-scheme: dark; } html:not(.dark-mode) { color-scheme: light; }
 html.dark-mode body { background: #1c2022; color: #e4e6e6; }
 html.dark-mode header a { color: #93b3ff; }
