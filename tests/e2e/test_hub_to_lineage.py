@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def app(backend: Backend, tmp_path: Path) -> Iterator[AppHarness]:
     """A service that may connect to loopback."""
-    with open_app(tmp_path, backend, hub_timeout_seconds=2.0) as opened:
+    with open_app(tmp_path, backend) as opened:
         yield opened
 
 
