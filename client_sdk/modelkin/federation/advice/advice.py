@@ -117,9 +117,11 @@ def _groups(found: Advice) -> Answer:
         f"each alone {like.alone:.3f}"
     )
     if not found.is_like:
-        why = f"no measured federation is like it: the nearest is {like.name}; train and compare"
-        return Answer(question, "not known", why)
+        return _like_none(found, question)
     if found.structure.groups == 1:
+        if like.hides_groups:
+            why = f"no group stands out, and groups may hide, as there: {measured}"
+            return Answer(question, "not known", why)
         hidden = next(each for each in MEASURED if each.hides_groups)
         return Answer(
             question,
@@ -147,10 +149,21 @@ def _heads(found: Advice) -> Answer:
 def _beside(found: Advice, question: str, accuracy: float | None) -> Answer:
     """The answer on a way that was trained beside the plain ones."""
     like = found.like
-    if not found.is_like or accuracy is None or like.beside is None:
+    if not found.is_like:
+        return _like_none(found, question)
+    if accuracy is None or like.beside is None:
         return Answer(question, "not known", f"not measured on {like.name}")
-    why = f"{accuracy:.3f}, and {like.beside:.3f} by the best of the three above"
+    why = (
+        f"on a small perceptron {accuracy:.3f}, and {like.beside:.3f} by the best of one model, "
+        "groups and each alone"
+    )
     return Answer(question, _taken(accuracy - like.beside), why)
+
+
+def _like_none(found: Advice, question: str) -> Answer:
+    nearest = found.like.name
+    why = f"no measured federation is like it: the nearest is {nearest}; train and compare"
+    return Answer(question, "not known", why)
 
 
 def _taken(gain: float) -> Take:

@@ -10,7 +10,7 @@ from modelkin import Layout, Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
 from modelkin.federation.advice.advice import Advice, advise
 from modelkin.federation.advice.measured import MEASURED
-from modelkin.federation.advice.structure import structure_of
+from modelkin.federation.advice.structure import Structure, structure_of
 from studies.tables import clusters
 from tests.support.federations import planted_federations
 
@@ -58,6 +58,31 @@ def test_few_clients_have_what_no_other_has() -> None:
     assert ["yes", "yes", "no"] == answers
 
 
+def alike(kappa: float) -> Advice:
+    """The advice for twenty clients without groups."""
+    none = (0,) * 20, (1.0,) * 20
+    return advise(Structure(20, kappa, None, None, 0.0, *none, by_tensor=True))
+
+
+def test_groups_may_hide() -> None:
+    """Nearest to a federation that hides its groups, clients may have some: nothing is said."""
+    assert ("not known", "no") == tuple(
+        taken(alike(kappa))["a model for each group"] for kappa in (0.9, 0.6)
+    )
+    why = alike(0.9).answers[0].why
+    hidden = next(each for each in MEASURED if each.hides_groups)
+    assert f"groups may hide, as there: by groups {hidden.by_groups:.3f}" in why
+
+
+def test_other_ways_are_compared_with_plain_ways_of_their_own_network() -> None:
+    """Their figures are of another network than those of groups, and the reason says so."""
+    found = advise(structure_of(APART, LAYOUT))
+    beside, mixed = found.like.beside, found.like.mixed
+    expected = f"on a small perceptron {mixed:.3f}, and {beside:.3f} by the best of one model, "
+    assert found.answers[1].why.startswith(expected)
+    assert "not measured on two of ten labels swapped" == alike(0.9).answers[1].why
+
+
 def test_what_is_like_nothing_is_not_decided() -> None:
     """Twenty strangers: each answer that rests on a measured federation is open."""
     strangers = planted(np.arange(20), of_group=9.0, alone=9.0)
@@ -65,6 +90,8 @@ def test_what_is_like_nothing_is_not_decided() -> None:
     assert abs(found.structure.kappa) < 0.05
     assert not found.is_like
     assert 3 == [*taken(found).values()][:3].count("not known")
+    (why,) = {each.why for each in found.answers[:3]}
+    assert why.startswith(f"no measured federation is like it: the nearest is {found.like.name};")
 
 
 def test_wrong_arguments() -> None:
