@@ -6,13 +6,14 @@ here; accuracies are those of the cells behind the page on clusters, and of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Final
+from typing import Final, TypedDict
 
 from modelkin.core.layout import Layout
+from modelkin.federation.advice.federations import Measured
 from modelkin.federation.advice.structure import Structure, structure_of
 from studies.cells import Cells
 from studies.federations import Federation
@@ -20,12 +21,25 @@ from studies.settings import Setting
 from studies.tables import clusters
 from studies.tables.retrieval import supports_of
 
-__all__ = ["Split", "SPLITS", "accuracy", "guide", "main", "structure"]
+__all__ = [
+    "MODULE",
+    "ROOT",
+    "SPLITS",
+    "Split",
+    "accuracy",
+    "guide",
+    "main",
+    "measured",
+    "module_of",
+    "structure",
+    "trained",
+]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 MODULE: Final = ROOT / "client_sdk" / "modelkin" / "federation" / "advice" / "measured.py"
 DATA, NETWORK = "digits", "cnn"
 SEEDS: Final = 3
+_DIGITS: Final = 3
 _OF_GUIDE: Final = "| way | images turned |"
 """How the guide's table of mixed models and personal heads begins."""
 _MIXED, _PERSONAL = "both, 0.25", "FedPer"
@@ -46,6 +60,17 @@ class Split:
     name: str
     words: str
     column: str = ""
+
+
+class Trained(TypedDict):
+    """The accuracies among the figures of ``Measured``."""
+
+    one_model: float
+    alone: float
+    by_groups: float
+    mixed: float | None
+    personal: float | None
+    beside: float | None
 
 
 SPLITS: Final = (
@@ -93,29 +118,45 @@ def guide(way: str, column: str) -> float | None:
     return float(cell.partition("±")[0])
 
 
+def measured(split: Split, seeds: int = SEEDS) -> Measured:
+    """The figures of a split: its structure, the mean over seeds, and what training gave."""
+    found = [structure(split.name, seed) for seed in range(seeds)]
+    return Measured(
+        name=split.words,
+        kappa=round(mean(each.kappa for each in found), _DIGITS),
+        silhouette=round(mean(each.silhouette for each in found), _DIGITS),
+        groups=round(mean(each.groups / each.clients for each in found), _DIGITS),
+        **trained(split),
+    )
+
+
+def trained(split: Split) -> Trained:
+    """The accuracies of a split, by the cells of the studies and the guide's table."""
+    plain = [each for way in _BESIDE if (each := guide(way, split.column)) is not None]
+    return {
+        "one_model": round(accuracy(split.name, clusters.GLOBAL), _DIGITS),
+        "alone": round(accuracy(split.name, clusters.ALONE), _DIGITS),
+        "by_groups": round(accuracy(split.name, clusters.KNOWN), _DIGITS),
+        "mixed": guide(_MIXED, split.column),
+        "personal": guide(_PERSONAL, split.column),
+        "beside": max(plain, default=None),
+    }
+
+
+def module_of(federations: Iterable[Measured]) -> str:
+    """The text of the SDK's module with these federations."""
+    return _HEAD + "".join(map(_lines_of, federations)) + ")\n"
+
+
 def main() -> None:
     """Write the module."""
-    MODULE.write_text("".join(_lines()))
+    MODULE.write_text(module_of(measured(split) for split in SPLITS))
 
 
-def _lines() -> Iterator[str]:
-    yield _HEAD
-    for split in SPLITS:
-        found = [structure(split.name, seed) for seed in range(SEEDS)]
-        figures = (
-            mean(each.kappa for each in found),
-            mean(each.silhouette for each in found),
-            mean(each.groups / each.clients for each in found),
-            accuracy(split.name, clusters.GLOBAL),
-            accuracy(split.name, clusters.ALONE),
-            accuracy(split.name, clusters.KNOWN),
-            guide(_MIXED, split.column),
-            guide(_PERSONAL, split.column),
-            max(guide(way, split.column) or 0.0 for way in _BESIDE) or None,
-        )
-        texts = ", ".join(str(each if each is None else round(each, 3)) for each in figures)
-        yield f'    Measured("{split.words}", {texts}),\n'
-    yield ")\n"
+def _lines_of(federation: Measured) -> str:
+    values = asdict(federation) | {"name": f'"{federation.name}"'}
+    lines = "".join(f"        {field}={value},\n" for field, value in values.items())
+    return f"    Measured(\n{lines}    ),\n"
 
 
 _HEAD: Final = '''"""Federations of 20 clients, trained in every way: structures and accuracies.
@@ -125,45 +166,11 @@ _HEAD: Final = '''"""Federations of 20 clients, trained in every way: structures
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["MEASURED", "Measured"]
+from modelkin.federation.advice.federations import Measured
 
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A federation whose clients were trained in every way; figures are means over seeds.
-
-    Attributes:
-        name: how its clients differ.
-        kappa: the mean similarity of two clients beyond chance.
-        silhouette: of the groups that supports show; 0 without.
-        groups: how many groups, over the number of clients.
-        one_model: the accuracy of one model for all.
-        alone: that of each client alone.
-        by_groups: that of a model for each group, whose number is known.
-        mixed: that of a quarter of the group's model in the common one; None if not measured.
-        personal: that of one model with heads of the clients' own; None if not measured.
-        beside: that of the best plain way, trained as the two before; None if not measured.
-    """
-
-    name: str
-    kappa: float
-    silhouette: float
-    groups: float
-    one_model: float
-    alone: float
-    by_groups: float
-    mixed: float | None
-    personal: float | None
-    beside: float | None
-
-    @property
-    def hides_groups(self) -> bool:
-        """Whether a model for each group is better, and groups hardly show."""
-        return self.by_groups > self.one_model + 0.05 and self.silhouette < 0.1
-
+__all__ = ["MEASURED"]
 
 MEASURED: Final = (
 '''

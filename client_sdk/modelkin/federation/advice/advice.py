@@ -14,7 +14,8 @@ from typing import Final, Literal, TypeAlias
 import numpy as np
 
 from modelkin.errors import InvalidParameter
-from modelkin.federation.advice.measured import MEASURED, Measured
+from modelkin.federation.advice.federations import Measured
+from modelkin.federation.advice.measured import MEASURED
 from modelkin.federation.advice.structure import Structure
 
 __all__ = ["Advice", "Answer", "advise"]
@@ -30,7 +31,7 @@ _DECIDED: Final = 0.005
 _BETTER: Final = 0.015
 """The same of five seeds."""
 _RARE: Final = 2.0
-"""The cover, over the median, of clients that have what no other has: 2.7 where measured."""
+"""The cover, over the median, of clients that have what no other has."""
 _MOST_RARE: Final = 0.25
 """The largest share of all clients that such clients are."""
 
@@ -201,6 +202,6 @@ def _clients(rare: Sequence[int]) -> str:
 _ROBUST: Final = Answer(
     "a robust mean by kin",
     "not known",
-    "supports do not show who would attack: where nobody did, it gained 0.006 ± 0.012 over FedAvg; "
-    "where 4 of 20 turned signs, 0.243",
+    "supports do not show who would attack: on mixed labels, where nobody did, it gained "
+    "0.006 ± 0.012 over FedAvg; where 4 of 20 turned signs, 0.243",
 )
