@@ -5,7 +5,8 @@ import { call } from "./api.js";
 import { comparison, linesTable, neighboursTable, sentence } from "./checkpoints/answers.js";
 import { Checkpoint } from "./checkpoints/checkpoint.js";
 import { fittingSpaces, neighbours, supportPath } from "./checkpoints/spaces.js";
-import { announce, element, pageData, rooted } from "./dom.js";
+import { announce, element, nameInPath, pageData, rooted } from "./dom.js";
+import { onFiles } from "./files.js";
 
 const MAX_FILES = 20;
 const FINGERPRINT = "application/vnd.modelkin.fingerprint+zstd";
@@ -21,7 +22,6 @@ const list = document.getElementById("checks");
 let last = Promise.resolve();
 let number = 0;
 
-const path = (name) => name.split("/").map(encodeURIComponent).join("/");
 const sizeOf = (bytes) => (bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`);
 
 class Check {
@@ -137,10 +137,10 @@ class Check {
       if (space) {
         const query = new URLSearchParams({ importance: "weight", ...(space.digest && { layout: space.digest }) });
         await call("PUT", `${supportPath(space.name, name)}?${query}`, { body: space.support.bytes, type: SUPPORT, headers });
-        links.push(" in ", element("a", { href: rooted(`/spaces/${encodeURIComponent(space.name)}/models/${path(name)}`) }, space.name));
+        links.push(" in ", element("a", { href: rooted(`/spaces/${encodeURIComponent(space.name)}/models/${nameInPath(name)}`) }, space.name));
       }
-      await call("PUT", `/v1/fingerprints/${path(name)}?file_bytes=${this.file.size}`, { body: this.fingerprint.bytes, type: FINGERPRINT, headers });
-      links.push(", with its ", element("a", { href: rooted(`/anatomies/${path(name)}`) }, "fingerprint"));
+      await call("PUT", `/v1/fingerprints/${nameInPath(name)}?file_bytes=${this.file.size}`, { body: this.fingerprint.bytes, type: FINGERPRINT, headers });
+      links.push(", with its ", element("a", { href: rooted(`/anatomies/${nameInPath(name)}`) }, "fingerprint"));
       this.form.replaceChildren(element("p", {}, `Stored as ${name}`, ...links, "."));
       announce(`Stored as ${name}`);
     } catch (error) {
@@ -152,7 +152,7 @@ class Check {
 }
 
 function take(files) {
-  const some = [...files].slice(0, MAX_FILES);
+  const some = files.slice(0, MAX_FILES);
   for (const file of some) {
     const check = new Check(file);
     list.append(check.item);
@@ -161,25 +161,4 @@ function take(files) {
   announce(files.length > MAX_FILES ? `The first ${MAX_FILES} files are read; drop the others after them` : `${some.length} files are listed`);
 }
 
-const chooser = document.getElementById("files");
-chooser.addEventListener("change", () => {
-  take(chooser.files);
-  chooser.value = ""; // the same file may be chosen again
-});
-const drop = document.getElementById("drop");
-for (const type of ["dragenter", "dragover"]) {
-  document.addEventListener(type, (event) => {
-    if (!event.dataTransfer?.types.includes("Files")) return;
-    event.preventDefault();
-    drop.classList.add("over");
-  });
-}
-document.addEventListener("dragleave", (event) => {
-  if (!event.relatedTarget) drop.classList.remove("over");
-});
-document.addEventListener("drop", (event) => {
-  if (!event.dataTransfer?.types.includes("Files")) return;
-  event.preventDefault();
-  drop.classList.remove("over");
-  take(event.dataTransfer.files);
-});
+onFiles(take);

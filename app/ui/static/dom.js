@@ -42,6 +42,11 @@ export function rooted(path) {
   return document.body.dataset.root + path.replace(/^\//, "");
 }
 
+/** The name of a model or a space within a path: slashes stay. */
+export function nameInPath(name) {
+  return name.split("/").map(encodeURIComponent).join("/");
+}
+
 /** The data that the page holds for a script: `<script type="application/json" id="...">`. */
 export function pageData(id) {
   return JSON.parse(document.getElementById(id).textContent);

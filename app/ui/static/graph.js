@@ -4,7 +4,7 @@
 // removed (`without`), and how many neighbours each has (`k`).
 
 import { call } from "./api.js";
-import { announce, element, pageData, svg } from "./dom.js";
+import { announce, element, nameInPath, pageData, svg } from "./dom.js";
 import { downloadCsv, downloadGraphml } from "./exports.js";
 import { beside, settle } from "./layout.js";
 
@@ -21,7 +21,7 @@ let shown = { nodes: [], edges: [] };
 let chosen = expanded[0];
 let view = { x: 0, y: 0, width: 600 };
 
-const modelPath = (name) => `${space}/models/${name.split("/").map(encodeURIComponent).join("/")}`;
+const modelPath = (name) => `${space}/models/${nameInPath(name)}`;
 const pairPath = (a, b) => `${space}/pairs?${new URLSearchParams({ a, b })}`;
 
 function addressOf(of, without) {

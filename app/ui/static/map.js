@@ -3,7 +3,7 @@
 // The address holds what is seen: `color`, `x`, `y`, `zoom`, `hide` (groups) and `model` (marked).
 
 import { call } from "./api.js";
-import { announce, debounced, element, fromAddress, rooted, setAddress, svg } from "./dom.js";
+import { announce, debounced, element, fromAddress, nameInPath, rooted, setAddress, svg } from "./dom.js";
 import { download, downloadCsv, fileName } from "./exports.js";
 import { wireFinding } from "./map-finding.js";
 import { wireGestures } from "./map-gestures.js";
@@ -16,7 +16,6 @@ const GRAPHML = "application/graphml+xml";
 
 const page = document.getElementById("map-page");
 const byId = (id) => document.getElementById(id);
-const encoded = (name) => name.split("/").map(encodeURIComponent).join("/");
 
 // --- having a map drawn ------------------------------------------------------------------------
 
@@ -177,7 +176,7 @@ class MapPage {
   }
 
   addressOf(each) {
-    return page.dataset.models + encoded(this.view.models[each]);
+    return page.dataset.models + nameInPath(this.view.models[each]);
   }
 
   open() {

@@ -1,7 +1,8 @@
 // Files of supports, dropped or chosen, and sent as they are. A checkpoint is never read: its support
 // is computed where it lies, by the command that stands in its place here.
 
-import { announce, copyText, element, pageData } from "./dom.js";
+import { announce, copyText, element, nameInPath, pageData } from "./dom.js";
+import { onFiles } from "./files.js";
 import { classify, KINDS, originOf } from "./upload_kinds.js";
 
 const MAX_FILES = 200;
@@ -16,7 +17,6 @@ const origins = new Map();
 const rows = [];
 
 const tagsNow = () => tags.value.split(",").map((tag) => tag.trim()).filter(Boolean);
-const path = (name) => name.split("/").map(encodeURIComponent).join("/");
 
 /** The name that a model gets of a file, until the visitor gives another. */
 function modelName(file) {
@@ -105,10 +105,10 @@ class Row {
     try {
       const query = new URLSearchParams(tagsNow().map((tag) => ["tag", tag]));
       for (const [key, value] of await originOf(this.file, origins, about)) query.append(key, value);
-      const address = `${part.dataset.api}/${this.kind.send.where}/${path(name)}?${query}`;
+      const address = `${part.dataset.api}/${this.kind.send.where}/${nameInPath(name)}?${query}`;
       const model = await put(address, this.file, this.kind.send.type, this.bar);
       this.say("", "done");
-      const link = element("a", { href: `${part.dataset.pages}/models/${path(model.model)}` }, model.model);
+      const link = element("a", { href: `${part.dataset.pages}/models/${nameInPath(model.model)}` }, model.model);
       this.status.append("Stored as ", link, `, revision ${model.revision}.`);
       this.name.readOnly = true;
       this.removal.hidden = true;
@@ -158,7 +158,7 @@ function showSend() {
 }
 
 async function take(files) {
-  for (const file of [...files].slice(0, MAX_FILES)) {
+  for (const file of files.slice(0, MAX_FILES)) {
     const kind = await classify(file, about);
     if (kind === KINDS.origin) {
       origins.set(file.name.replace(/\.origin\.json$/i, ""), file);
@@ -187,28 +187,6 @@ async function sendAll() {
   showSend();
 }
 
-const chooser = document.getElementById("files");
-chooser.addEventListener("change", async () => {
-  const chosen = [...chooser.files];
-  chooser.value = ""; // the same file may be chosen again, once it is mended
-  await take(chosen);
-});
-const drop = document.getElementById("drop");
-for (const type of ["dragenter", "dragover"]) {
-  document.addEventListener(type, (event) => {
-    if (!event.dataTransfer?.types.includes("Files")) return;
-    event.preventDefault();
-    drop.classList.add("over");
-  });
-}
-document.addEventListener("dragleave", (event) => {
-  if (!event.relatedTarget) drop.classList.remove("over");
-});
-document.addEventListener("drop", (event) => {
-  if (!event.dataTransfer?.types.includes("Files")) return;
-  event.preventDefault();
-  drop.classList.remove("over");
-  take(event.dataTransfer.files);
-});
+onFiles(take);
 for (const field of [owner, tags]) field.addEventListener("input", () => rows.forEach((row) => row.update()));
 sendButton.addEventListener("click", sendAll);

@@ -1,10 +1,9 @@
 // What the service says of a checkpoint, as tables.
 
-import { element, rooted } from "../dom.js";
+import { element, nameInPath, rooted } from "../dom.js";
 
 const percent = (share) => `${(100 * share).toFixed(1)}%`;
 export const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
-const path = (name) => name.split("/").map(encodeURIComponent).join("/");
 
 function table(id, title, heads, rows) {
   const head = element("tr", {}, ...heads.map((text, column) => element("th", { scope: "col", class: column && column < 3 ? "n" : null }, text)));
@@ -24,7 +23,7 @@ export function neighboursTable(id, space, { items, note }) {
   const title = `Nearest in ${space.name}`;
   if (!items.length) return section(id, title, element("p", { class: "empty" }, "This space has no model yet."));
   const rows = items.map((each) => {
-    const link = element("a", { class: "model", href: rooted(`/spaces/${encodeURIComponent(space.name)}/models/${path(each.model)}`) }, each.model);
+    const link = element("a", { class: "model", href: rooted(`/spaces/${encodeURIComponent(space.name)}/models/${nameInPath(each.model)}`) }, each.model);
     return [link, figure(each.similarity.toFixed(3)), figure(each.kappa === null ? "–" : each.kappa.toFixed(3))];
   });
   const parts = [table(`${id}-table`, title, ["model", "overlap", "beyond chance"], rows)];
@@ -38,7 +37,7 @@ export function linesTable(id, anatomy, { items }) {
   const title = "Models with lines in common";
   if (!items.length) return section(`${id}-lines`, title, ...said, element("p", { class: "quiet small" }, `${anatomy.compared} stored models were asked.`));
   const rows = items.map((each) => {
-    const link = element("a", { class: "model", href: rooted(`/anatomies/${path(each.model)}`) }, each.model);
+    const link = element("a", { class: "model", href: rooted(`/anatomies/${nameInPath(each.model)}`) }, each.model);
     const what = each.relations.map((relation) => sentence(relation.sentence)).join(" ");
     return [link, figure(percent(each.share_of_lines)), figure(percent(each.share_of_model)), element("td", { class: "small long" }, what)];
   });

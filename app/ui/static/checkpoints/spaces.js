@@ -1,6 +1,7 @@
 // The spaces in which a checkpoint has a place: those of the same tensors, in whatever order.
 
 import { call } from "../api.js";
+import { nameInPath } from "../dom.js";
 import { inOrder, sizeOf, without } from "./layouts.js";
 
 const MOST_PAGES = 20;
@@ -48,7 +49,7 @@ export async function fittingSpaces(tensors) {
 }
 
 /** Where the support of a model in a space is. */
-export const supportPath = (space, model) => `${path(space)}/supports/${model.split("/").map(encodeURIComponent).join("/")}`;
+export const supportPath = (space, model) => `${path(space)}/supports/${nameInPath(model)}`;
 
 /** The nearest models of a space to a support that is not stored. */
 export function neighbours({ name, digest }, bytes) {
