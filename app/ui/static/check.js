@@ -5,7 +5,7 @@ import { call } from "./api.js";
 import { comparison, linesTable, neighboursTable, sentence } from "./checkpoints/answers.js";
 import { Checkpoint } from "./checkpoints/checkpoint.js";
 import { fittingSpaces, neighbours, supportPath } from "./checkpoints/spaces.js";
-import { announce, element, nameInPath, pageData, rooted } from "./dom.js";
+import { announce, element, nameInPath, pageData, rooted, sizeText } from "./dom.js";
 import { onFiles } from "./files.js";
 
 const MAX_FILES = 20;
@@ -22,8 +22,6 @@ const list = document.getElementById("checks");
 let last = Promise.resolve();
 let number = 0;
 
-const sizeOf = (bytes) => (bytes < 1e6 ? `${(bytes / 1e3).toFixed(1)} kB` : bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`);
-
 class Check {
   constructor(file) {
     this.file = file;
@@ -33,10 +31,11 @@ class Check {
     this.button = element("button", { type: "button", class: "small", "aria-label": `Stop reading ${file.name}` }, "Stop");
     this.button.addEventListener("click", () => this.remove());
     this.answers = element("div", {});
-    const right = element("p", {}, element("span", { class: "quiet" }, sizeOf(file.size)), " ", this.button);
+    const right = element("p", {}, element("span", { class: "quiet" }, sizeText(file.size)), " ", this.button);
     const head = element("div", { class: "toolbar" }, element("h2", { id: this.id }, file.name), right);
     this.item = element("li", { class: "card", "aria-labelledby": this.id }, head, this.status, this.bar, this.answers);
     this.supports = new Map();
+    this.requests = new AbortController();
   }
 
   say(text, isError = false) {
@@ -46,6 +45,7 @@ class Check {
 
   remove() {
     this.removed = true;
+    this.requests.abort();
     this.checkpoint?.stop();
     const next = this.item.nextElementSibling ?? this.item.previousElementSibling;
     this.item.remove();
@@ -85,12 +85,12 @@ class Check {
     this.opened = await this.checkpoint.ask("open", { file: this.file, forms });
     const { tensors, parameters, dtypes } = this.opened;
     this.answers.append(element("p", { class: "quiet" }, `${tensors.length.toLocaleString("en")} tensors, ${parameters.toLocaleString("en")} parameters of ${dtypes.join(", ")}`));
-    this.spaces = await fittingSpaces(tensors);
+    this.spaces = await fittingSpaces(tensors, this.requests.signal);
     for (const space of this.spaces.filter((each) => !each.against).slice(0, 3)) await this.#inSpace(space);
     this.fingerprint = await this.checkpoint.ask("fingerprint", {}, this.#seen("Its lines are read"));
     this.say("Its fingerprint is compared …");
-    const send = { body: this.fingerprint.bytes, type: FINGERPRINT };
-    const [anatomy, relatives] = [await call("POST", "/v1/anatomy", send), await call("POST", "/v1/relatives?k=12", send)];
+    const send = { body: this.fingerprint.bytes, type: FINGERPRINT, signal: this.requests.signal };
+    const [anatomy, relatives] = [await call("POST", rooted("/v1/anatomy"), send), await call("POST", rooted("/v1/relatives?k=12"), send)];
     this.answers.append(linesTable(this.id, anatomy, relatives));
   }
 
@@ -101,7 +101,7 @@ class Check {
     }
     space.support = this.supports.get(same);
     this.say(`Its support is compared in ${space.name} …`);
-    this.answers.append(neighboursTable(`${this.id}-${space.name}`, space, await neighbours(space, space.support.bytes)));
+    this.answers.append(neighboursTable(`${this.id}-${space.name}`, space, await neighbours(space, space.support.bytes, this.requests.signal)));
   }
 
   /** The form that stores it, or why there is none. */
@@ -135,18 +135,38 @@ class Check {
     try {
       const links = [];
       if (space) {
-        const query = new URLSearchParams({ importance: "weight", ...(space.digest && { layout: space.digest }) });
-        await call("PUT", `${supportPath(space.name, name)}?${query}`, { body: space.support.bytes, type: SUPPORT, headers });
+        await this.#storeSupport(name, space, headers);
         links.push(" in ", element("a", { href: rooted(`/spaces/${encodeURIComponent(space.name)}/models/${nameInPath(name)}`) }, space.name));
       }
-      await call("PUT", `/v1/fingerprints/${nameInPath(name)}?file_bytes=${this.file.size}`, { body: this.fingerprint.bytes, type: FINGERPRINT, headers });
-      links.push(", with its ", element("a", { href: rooted(`/anatomies/${nameInPath(name)}`) }, "fingerprint"));
+      const fingerprint = element("a", { href: rooted(`/anatomies/${nameInPath(name)}`) }, "fingerprint");
+      const isNew = await this.#storeFingerprint(name, headers, Boolean(space));
+      links.push(...(isNew ? [", with its ", fingerprint] : ["; the ", fingerprint, " of that name was there before, and stays"]));
       this.form.replaceChildren(element("p", {}, `Stored as ${name}`, ...links, "."));
       announce(`Stored as ${name}`);
     } catch (error) {
       button.disabled = false;
       this.outcome.classList.add("error");
       this.outcome.textContent = error.status === 412 ? `There is a model ${name} already: give another name.` : sentence(error.message);
+    }
+  }
+
+  /** Once: where what follows failed, the next try begins behind it. */
+  async #storeSupport(name, space, headers) {
+    const place = supportPath(space.name, name);
+    if (this.stored === place) return;
+    const query = new URLSearchParams({ importance: "weight", ...(space.digest && { layout: space.digest }) });
+    await call("PUT", `${place}?${query}`, { body: space.support.bytes, type: SUPPORT, headers });
+    this.stored = place;
+  }
+
+  /** Whether it is new; beside a support that is stored, one of its name may be there. */
+  async #storeFingerprint(name, headers, isBeside) {
+    try {
+      await call("PUT", rooted(`/v1/fingerprints/${nameInPath(name)}?file_bytes=${this.file.size}`), { body: this.fingerprint.bytes, type: FINGERPRINT, headers });
+      return true;
+    } catch (error) {
+      if (isBeside && error.status === 412) return false;
+      throw error;
     }
   }
 }

@@ -42,6 +42,12 @@ export function rooted(path) {
   return document.body.dataset.root + path.replace(/^\//, "");
 }
 
+/** Bytes as a person reads them. */
+export function sizeText(bytes) {
+  for (const [unit, of] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (bytes >= of) return `${(bytes / of).toFixed(1)} ${unit}`;
+  return `${bytes} bytes`;
+}
+
 /** The name of a model or a space within a path: slashes stay. */
 export function nameInPath(name) {
   return name.split("/").map(encodeURIComponent).join("/");

@@ -1,7 +1,7 @@
 // Files of supports, dropped or chosen, and sent as they are. A checkpoint is never read: its support
 // is computed where it lies, by the command that stands in its place here.
 
-import { announce, copyText, element, nameInPath, pageData } from "./dom.js";
+import { announce, copyText, element, nameInPath, pageData, sizeText } from "./dom.js";
 import { onFiles } from "./files.js";
 import { classify, KINDS, originOf } from "./upload_kinds.js";
 
@@ -46,7 +46,7 @@ class Row {
     this.status = element("p", { class: "status", role: "status" }, kind.refused ?? kind.text + (kind === KINDS.checkpoint && about.keys ? " It reads your key from MODELKIN_API_KEY." : ""));
     this.bar = element("progress", { max: 1, value: 0, hidden: true, "aria-label": `Progress of ${file.name}` });
     this.item = element("li", { class: "card" },
-      element("div", { class: "toolbar" }, element("b", {}, file.name), element("span", { class: "quiet" }, size(file.size))));
+      element("div", { class: "toolbar" }, element("b", {}, file.name), element("span", { class: "quiet" }, sizeText(file.size))));
     if (kind.refused) this.status.classList.add("error");
     else this.item.append(element("label", { for: id }, "Model"), this.name);
     this.item.append(this.status, this.bar);
@@ -143,11 +143,6 @@ function put(address, file, type, bar) {
     });
     request.send(file);
   });
-}
-
-function size(bytes) {
-  for (const [unit, of] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) if (bytes >= of) return `${(bytes / of).toFixed(1)} ${unit}`;
-  return `${bytes} bytes`;
 }
 
 function showSend() {

@@ -3,15 +3,17 @@
 /** One file; the tasks of `worker.js` follow each other. */
 export class Checkpoint {
   #worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-  #stopped = null;
+  #stop = null;
+  #isStopped = false;
 
   /**
-   * What the worker answers to a task.
+   * What the worker answers to a task; an error once it is stopped.
    * @param {(share: number) => void} [saw] is called with the share that is read.
    */
   ask(task, options = {}, saw = () => {}) {
+    if (this.#isStopped) return Promise.reject(new Error("stopped"));
     return new Promise((resolve, reject) => {
-      this.#stopped = reject;
+      this.#stop = reject;
       this.#worker.onmessage = ({ data }) => {
         if (data.share !== undefined) saw(data.share);
         else if (data.failed) reject(new Error(data.failed));
@@ -27,7 +29,8 @@ export class Checkpoint {
 
   /** Ends the worker, with what it is at; its memory is free. */
   stop() {
+    this.#isStopped = true;
     this.#worker.terminate();
-    this.#stopped?.(new Error("stopped"));
+    this.#stop?.(new Error("stopped"));
   }
 }

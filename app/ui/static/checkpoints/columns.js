@@ -3,7 +3,7 @@
 // Of each column the largest magnitudes so far are kept. A guess says which are not worth it: where
 // it was too high for a column, that is read again. So guesses decide the time, and no key.
 
-import { KeyMaker, Keys, sizeOfSet, walk } from "./lines.js";
+import { KeyMaker, sizeOfSet, walk } from "./lines.js";
 import { nthLargest } from "./order.js";
 
 const MOST_KEPT = 1 << 24;
@@ -112,5 +112,3 @@ export class ColumnKeys {
     return missed;
   }
 }
-
-export const noKeys = (columns) => new Keys(columns);

@@ -1,6 +1,4 @@
-// Layouts: the tensors of a checkpoint in the order of its parameters, and their digest.
-
-import { hex, Sha256 } from "./hashes.js";
+// Layouts: the tensors of a checkpoint in the order of its parameters.
 
 /** The place of a unit of UTF-16 in the order of code points: pairs come behind all single ones. */
 const placed = (unit) => (unit >= 0xe000 ? unit - 0x800 : unit >= 0xd800 ? unit + 0x2000 : unit);
@@ -15,15 +13,17 @@ export function byCodePoint(a, b) {
 
 export const sizeOf = (shape) => shape.reduce((size, side) => size * side, 1);
 
-const escaped = (text) => text.replace(/[^ -~]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
-
-/** `sha256:` and a digest of names and shapes in order, as `modelkin.Layout.digest` has it. */
-export function layoutDigest(tensors) {
-  const text = JSON.stringify(tensors.map(({ name, shape }) => [name, shape]));
-  return `sha256:${hex(new Sha256().add(new TextEncoder().encode(escaped(text))).result())}`;
-}
-
 const special = /[.+^${}()|\\\]]/g;
+
+/** A class of characters; a range from behind to the front has none of them. */
+function characters(part) {
+  const spelled = part.replace(/\\/g, "\\\\").replace(/^\[\^/, "[\\^").replace(/^\[!/, "[^").replace(/^(\[\^?)\]/, "$1\\]");
+  try {
+    return new RegExp(spelled, "su").source;
+  } catch {
+    return part.startsWith("[!") ? "." : "(?!)";
+  }
+}
 
 /** A shell pattern as Python's `fnmatch` reads it. */
 function expression(pattern) {
@@ -31,7 +31,7 @@ function expression(pattern) {
   const spelled = parts.map((part, place) => {
     if (part === "*") return ".*";
     if (part === "?") return ".";
-    if (place % 2) return part.replace(/\\/g, "\\\\").replace(/^\[!/, "[^").replace(/^(\[\^?)\]/, "$1\\]");
+    if (place % 2) return characters(part);
     return part.replace(special, "\\$&").replaceAll("[", "\\[");
   });
   return new RegExp(`^(?:${spelled.join("")})$`, "su");

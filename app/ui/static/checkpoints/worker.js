@@ -3,7 +3,7 @@
 
 import { fingerprintOf } from "./fingerprint.js";
 import { readGguf } from "./gguf.js";
-import { byCodePoint, layoutDigest } from "./layouts.js";
+import { byCodePoint } from "./layouts.js";
 import { parametersOf, readSafetensors, Unreadable } from "./safetensors.js";
 import { defaultK } from "./selection.js";
 import { supportOf } from "./support.js";
@@ -46,13 +46,13 @@ const TASKS = {
     const isGguf = /\.gguf$/i.test(file.name);
     tensors = (isGguf ? readGguf(source, forms) : parametersOf(readSafetensors(source))).sort((a, b) => byCodePoint(a.name, b.name));
     const dtypes = [...new Set(tensors.map(({ dtype }) => dtype))];
-    return { tensors: tensors.map(({ name, shape }) => ({ name, shape })), parameters: count(tensors), dtypes, digest: layoutDigest(tensors) };
+    return { tensors: tensors.map(({ name, shape }) => ({ name, shape })), parameters: count(tensors), dtypes };
   },
 
-  /** `names` of the tensors in the order of a space; null for all, by name. */
+  /** `names` of the tensors in the order of a space. */
   support({ names, k }) {
     const named = new Map(tensors.map((tensor) => [tensor.name, tensor]));
-    const chosen = names ? names.map((name) => named.get(name)) : tensors;
+    const chosen = names.map((name) => named.get(name));
     const parameters = count(chosen);
     return supportOf(source, chosen, Math.min(k ?? defaultK(parameters), parameters), progress(3 * parameters));
   },

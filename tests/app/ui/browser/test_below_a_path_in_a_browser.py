@@ -10,8 +10,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Route, expect
+from safetensors.numpy import save_file
 
 from modelkin import Client, Support
 from tests.app.server.test_path_prefix import PREFIX, Proxy
@@ -100,6 +102,18 @@ def test_models_are_found_edited_and_uploaded(below: Visit, url: str, tmp_path: 
     page.get_by_role("button", name="Send 1 file").press("Enter")
     page.get_by_role("link", name="sent", exact=True).press("Enter")
     page.wait_for_url(f"{url}/spaces/below/models/sent")
+
+
+def test_a_checkpoint_is_compared_through_the_proxy(below: Visit, url: str, tmp_path: Path) -> None:
+    """What its script asks for leads through it, too."""
+    save_file({"weight": np.arange(M, dtype="f4")}, tmp_path / "dropped.safetensors")
+    page = below.page
+    page.goto(f"{url}/check")
+    page.get_by_label("Drop checkpoints here").set_input_files(tmp_path / "dropped.safetensors")
+    row = page.locator("#checks > li")
+    expect(row).to_contain_text("Compared with what is stored")
+    row.get_by_role("button", name="Store").press("Enter")
+    expect(row).to_contain_text("Stored as dropped")
 
 
 def test_what_operators_do_leads_through_the_proxy(below: Visit, url: str) -> None:

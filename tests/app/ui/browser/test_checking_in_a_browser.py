@@ -15,9 +15,9 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 import pytest
-from playwright.sync_api import Locator, Page, Request, expect
+from playwright.sync_api import Locator, Page, Request, Route, expect
 
-from modelkin import Support
+from modelkin import Client, Support
 from modelkin.checkpoints import fingerprint, open_checkpoint, select_from_checkpoint
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.layout import Layout
@@ -101,7 +101,8 @@ def sent(visit: Visit) -> list[Request]:
 
 def checked(page: Page, path: Path) -> Locator:
     """What the page says of a file."""
-    return page.locator("#checks > li").filter(has=page.get_by_role("heading", name=path.name))
+    heading = page.get_by_role("heading", name=path.name, exact=True)
+    return page.locator("#checks > li").filter(has=heading)
 
 
 def drop(explorer: Explorer, visit: Visit, *paths: Path) -> Page:
@@ -174,14 +175,20 @@ def blocks_of(kind: str, halves: Iterable[int]) -> npt.NDArray[np.uint8]:
 def test_a_space_decides_order_size_and_what_counts(
     explorer: Explorer, visit: Visit, sent: list[Request], tmp_path: Path
 ) -> None:
-    """Ties go to the lower index in the order of the space, whose K may need bytes of planes."""
+    """Ties go to the lower index in the order of the space, whose K may need bytes of planes.
+
+    Spaces in which nothing of this page is compared stand behind it.
+    """
     tensors = planted(3)
     tensors["a.weight"] = np.sign(tensors["a.weight"])
     path = saved(tmp_path / "tied.safetensors", tensors)
     layout = Layout.of(TENSORS.items())
     size = {"policy": "fixed", "k": 11}
-    whole = of_layout(layout, exclude=["*.run?ing"], support_size=size)
-    space = Space(explorer.http, **(whole | {"m": layout.num_parameters - 70}))
+    whole = of_layout(layout, exclude=["*.ru?[!z-a]ing"], support_size=size)
+    whole["m"] -= 70
+    for _ in range(8):  # as many as are looked at, were these the first
+        Space(explorer.http, **whole, ordered=True)
+    space = Space(explorer.http, **whole)
     drop(explorer, visit, path)
     [support] = bodies(sent, f"/v1/spaces/{space.name}/neighbors")
     checkpoint = open_checkpoint(path, exclude=["*.running"]).in_order(layout.without(["c.run*"]))
@@ -212,6 +219,46 @@ def test_it_is_stored_under_a_new_name_alone(
     row.get_by_label("Store it as").fill("checked/new")
     row.get_by_role("button", name="Store").press("Enter")
     expect(row.get_by_role("alert")).to_contain_text("There is a model checked/new already")
+
+
+def test_a_fingerprint_that_was_there_stays(
+    explorer: Explorer, visit: Visit, tmp_path: Path
+) -> None:
+    """A support is stored beside it, which the page says; alone it is refused."""
+    path = saved(tmp_path / "half.safetensors", planted(5))
+    before = saved(tmp_path / "before.safetensors", planted(6))
+    space = Space(explorer.http, **of_layout(open_checkpoint(path).layout))
+    kept = fingerprint(before)
+    with Client(str(explorer.http.base_url)) as client:
+        client.fingerprints.put("half/there", kept)
+    row = checked(drop(explorer, visit, path), path)
+    row.get_by_label("Store it as").fill("half/there")
+    row.get_by_label("Where").select_option("")
+    row.get_by_role("button", name="Store").press("Enter")
+    expect(row.get_by_role("alert")).to_contain_text("There is a model half/there already")
+    row.get_by_label("Where").select_option(space.name)
+    row.get_by_role("button", name="Store").press("Enter")
+    expect(row).to_contain_text("fingerprint of that name was there before, and stays")
+    assert explorer.http.get(space.path("models/half/there")).is_success
+    assert kept.digest == explorer.http.get("/v1/fingerprints/half/there").json()["digest"]
+
+
+def test_a_file_that_is_stopped_holds_up_no_other(
+    explorer: Explorer, visit: Visit, tmp_path: Path
+) -> None:
+    """Also while the service is asked about it; nothing more of it is sent."""
+    first = saved(tmp_path / "first.safetensors", planted(7))
+    second = saved(tmp_path / "second.safetensors", planted(8))
+    held = list[Route]()
+    page = visit.open(explorer.address("/check"))
+    page.route("**/v1/spaces?*", lambda route: held.append(route), times=1)
+    page.get_by_label("Drop checkpoints here").set_input_files([first, second])
+    row = checked(page, first)
+    expect(row).to_contain_text("tensors,")
+    row.get_by_role("button", name="Stop").press("Enter")
+    expect(checked(page, first)).to_have_count(0)
+    expect(checked(page, second)).to_contain_text("nothing of it is kept")
+    assert 1 == len(held)
 
 
 def test_a_bad_file_gets_a_sentence(explorer: Explorer, visit: Visit, tmp_path: Path) -> None:
