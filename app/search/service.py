@@ -4,7 +4,8 @@ Candidates are all models (``exact``), or come from the scan of signature bytes 
 LSH buckets (``lsh``). If the buckets cannot answer, a scan does. :mod:`app.models.index.cascade`
 selects the candidates to compare, :mod:`app.search.comparer` compares them, and the best are
 returned. Every item is as sharp as the stored data allow, whichever method proposed it.
-:mod:`app.search.contenders` finds models that were left out and may be as near.
+:mod:`app.search.contenders` finds models that were left out and may be as near. What is shown to
+readers gets its standing beside unrelated models from :mod:`app.search.standing`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ from app.search.contenders import Scanned, find_contenders
 from app.search.orders import require_ordered
 from app.search.prepared_query import PreparedQuery
 from app.search.request import Proposal, SearchRequest, check_kappa, check_request
-from app.search.standing import with_standing
 from modelkin.types.search import Neighbor, Neighbors
 from modelkin.types.vocabulary import Compare, NeighborMeasure, UsedSearchMethod
 
@@ -135,7 +135,7 @@ class SearchService:
         items = self._comparer.with_chance(session, space, subject, found.items)
         if min_kappa is not None:
             items = [item for item in items if item.kappa is not None and item.kappa >= min_kappa]
-        return replace(found, items=tuple(with_standing(session, space, subject, items)))
+        return replace(found, items=tuple(items))
 
     def _find(self, request: SearchRequest, method: str, tags: Sequence[str]) -> Neighbors:
         """The nearest models by a method, without their chance."""

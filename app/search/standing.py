@@ -10,28 +10,29 @@ from app.models.catalog.reader import Subject
 from app.models.catalog.repositories.candidates import Candidate, candidates_by_name
 from app.models.spaces.records import SpaceRecord
 from modelkin.core.kinship.nearness import Nearness
-from modelkin.types.search import Neighbor
+from modelkin.types.search import Neighbor, Neighbors
 
 __all__ = ["with_standing"]
 
 
 def with_standing(
-    session: Reader, space: SpaceRecord, subject: Subject, items: Sequence[Neighbor]
-) -> list[Neighbor]:
-    """Add to neighbours, which have their chance, whether unrelated models may be as near.
+    session: Reader, space: SpaceRecord, subject: Subject, found: Neighbors
+) -> Neighbors:
+    """Add to neighbours, for readers, whether unrelated models may be as near.
 
     All models of the space were compared, of which these are the nearest. A model that has gone
-    meanwhile is as it was.
+    meanwhile is as it was, and so are all of a space of data subspaces.
     """
-    found = candidates_by_name(session, space, [item.model for item in items]) if items else ()
-    known = {candidate.name: candidate for candidate in found}
-    digest = _digest_of(subject, items)
-    return [
-        _judge(space, _size_of(subject), digest, item, known[item.model])
-        if item.model in known
-        else item
-        for item in items
-    ]
+    if space.kind == "subspaces" or not found.items:
+        return found
+    candidates = candidates_by_name(session, space, [item.model for item in found])
+    known = {candidate.name: candidate for candidate in candidates}
+    size, digest = _size_of(subject), _digest_of(subject, found.items)
+    items = (
+        _judge(space, size, digest, item, known[item.model]) if item.model in known else item
+        for item in found
+    )
+    return replace(found, items=tuple(items))
 
 
 def _judge(

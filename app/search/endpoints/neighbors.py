@@ -21,6 +21,7 @@ from app.models.subspaces.dependencies import CompareBy
 from app.search.degradation import DegradedAnswers
 from app.search.schemas import NeighborMeasure, NeighborsOut
 from app.search.service import SearchService
+from app.search.standing import with_standing
 from app.tenancy.auth.dependencies import AUTHENTICATED, REFUSALS, ReadingContext
 from modelkin._validation import check_model_name
 from modelkin.types.search import Neighbors
@@ -108,6 +109,7 @@ def of_stored(
             measure=measure,
             deadline=context.deadline,
         )
+        found = with_standing(session, space, subject, found)
     return _answer(found, degraded)
 
 
@@ -153,6 +155,7 @@ def of_given(
             measure=measure,
             deadline=context.deadline,
         )
+        found = with_standing(session, space, subject, found)
     return _answer(found, degraded)
 
 

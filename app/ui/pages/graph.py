@@ -23,6 +23,7 @@ from app.models.spaces.dependencies import SpaceName
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.service import SpaceService
 from app.search.service import SearchService
+from app.search.standing import with_standing
 from app.tenancy.auth.dependencies import ReadingContext
 from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
@@ -66,6 +67,7 @@ class _Around:
         found = self.search.neighbors(
             self.session, self.space, subject, k=self.k, deadline=self.deadline
         )
+        found = with_standing(self.session, self.space, subject, found)
         names = [name, *(item.model for item in found.items)]
         known = self.reader.find(self.session, self.space, names)
         edges = (

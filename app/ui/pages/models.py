@@ -33,6 +33,7 @@ from app.models.spaces.service import SpaceService
 from app.models.weights.service import WeightsService
 from app.models.weights.wording import form
 from app.search.service import SearchService
+from app.search.standing import with_standing
 from app.tenancy.auth.dependencies import ReadingContext
 from app.ui import programs
 from app.ui.charts import drift_chart
@@ -92,7 +93,8 @@ def model(
         lineage = _lineage(lineages, session, space, shown, context.deadline)
         derivatives = _derivatives(findings, session, space, name)
         measured = {} if lineage is None else {kin.model: kin for kin in lineage.kin}
-        neighbors = search.neighbors(session, space, subject, k=k, deadline=context.deadline)
+        found = search.neighbors(session, space, subject, k=k, deadline=context.deadline)
+        neighbors = with_standing(session, space, subject, found)
         past = revisions.list(session, space, name, limit=_MAX_REVISIONS, cursor=None)
         return render(
             request,

@@ -63,3 +63,19 @@ def test_the_page_of_a_model_marks_both(kin: Space) -> None:
     table = shown.partition('<table id="neighbors"')[2].partition("</table>")[0]
     assert (1, 3) == (table.count(">identical</span>"), table.count(">at chance</span>"))
     assert ", identical</small>" in shown
+
+
+def test_the_page_of_a_graph_marks_strangers(kin: Space) -> None:
+    """In its table and in what its script asks for, where P is known."""
+    known = kin.http.get(f"/v1/spaces/{kin.name}").json()["layout"] is not None
+    shown = kin.http.get(f"/spaces/{kin.name}/graph?of=base").text
+    table = shown.partition('<table id="edges"')[2].partition("</table>")[0]
+    assert (3 if known else 0) == table.count(">unrelated</span>")
+    found = kin.http.get(f"/spaces/{kin.name}/graph/around", params={"of": "base"}).json()
+    edges = {edge["source"] + edge["target"]: edge["unrelated"] for edge in found["edges"]}
+    assert {
+        "basecopy": False if known else None,
+        "basetuned": False if known else None,
+        "basetold": None,
+        **{f"basestranger{i}": True if known else None for i in range(3)},
+    } == edges
