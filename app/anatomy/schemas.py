@@ -20,7 +20,7 @@ from modelkin.core.fingerprints.sources import TensorAnatomy, TensorSource, Verd
 __all__ = ["AnatomyOut", "RelativesOut", "TensorAnatomyOut", "TensorPairsOut"]
 
 Share = Annotated[float, Field(description="of the sampled lines, those that are found there")]
-Log10P = Annotated[
+LinesLog10P = Annotated[
     float,
     Field(
         description="the decimal logarithm of P, the probability of so many by chance: most are "
@@ -62,7 +62,7 @@ class TensorSourceOut(ResponseModel):
     share: Share
     keys: int = Field(description="how many these are, at the coarser of both scales")
     expected: float = Field(description="how many strangers would have, at most")
-    log10_p: Log10P
+    log10_p: LinesLog10P
     kappa: float | None = Field(
         description="of the two tensors as a whole; null where their shapes differ"
     )
@@ -142,7 +142,7 @@ class ParentOut(KnownModelOut):
     added: float = Field(description="of the lines, those that no parent before has")
     keys: int = Field(description="sampled lines in common")
     expected: float = Field(description="how many strangers would have, at most")
-    log10_p: Log10P
+    log10_p: LinesLog10P
     log10_e: float = Field(
         description="the same of e, how many strangers would have so many, of all that were asked"
     )
@@ -205,7 +205,7 @@ class RelativeOut(KnownModelOut):
     share_of_parameters: float | None = Field(description="by the share of each tensor")
     keys: int = Field(description="sampled lines in common")
     expected: float = Field(description="how many strangers would have, at most")
-    log10_p: Log10P
+    log10_p: LinesLog10P
     log10_e: float = Field(
         description="the same of e, how many strangers would have so many, of all that were asked"
     )
@@ -262,7 +262,7 @@ class TensorPairsOut(ResponseModel):
     share_of_other: float = Field(description="of the other model's lines")
     keys: int = Field(description="sampled lines in common")
     expected: float = Field(description="how many strangers would have, at most")
-    log10_p: Log10P
+    log10_p: LinesLog10P
     sentences: Sentences
     items: list[TensorAnatomyOut] = Field(
         description="all tensors of the model in their order, with those of the other one"

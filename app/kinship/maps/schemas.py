@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 
 from app.infra.http.fields import ConstantTensors, CreatedAt, InSpace, LeastCovered
 from app.infra.http.schemas import RequestModel, ResponseModel
+from app.kinship.fields import BlocksThatMeet, ComparedBy
 from app.kinship.maps.records import MapRecord
 from app.kinship.maps.request import MapRequest
 from app.models.spaces.records import SpaceRecord
@@ -24,14 +25,8 @@ class MapIn(RequestModel):
         15, ge=1, le=100, description="nearest neighbours of each model in the graph"
     )
     seed: int = Field(0, ge=0, lt=2**31, description="the same seed gives the same places")
-    similarity: Literal["auto", "exact", "signature"] = Field(
-        "auto",
-        description="what is compared: supports (exact), signatures, or supports as far as that "
-        "takes no longer than minutes",
-    )
-    compare: Literal["classes", "whole"] | None = Field(
-        None, description="of data subspaces: which blocks meet; left out, as the space says"
-    )
+    similarity: ComparedBy = "auto"
+    compare: BlocksThatMeet = None
 
     def to_request(self) -> MapRequest:
         return MapRequest(self.neighbors, self.seed, self.similarity, self.compare)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from app.infra.http.fields import ModelName, NextCursor
 from app.infra.http.schemas import RequestModel, ResponseModel
 from app.models.spaces.records import SpaceRecord
-from app.models.spaces.schemas.answers import ImportanceKind, SignatureSpecOut
+from app.models.spaces.schemas.answers import ImportanceBase, ImportanceKind, SignatureSpecOut
 from app.search.public.records import MAX_DAILY_QUERIES, STEPS, Nearest, PublicSettings, PublicSpace
 from app.search.public.service import MAX_DESCRIPTION_LENGTH
 
@@ -94,10 +94,7 @@ class PublicImportanceOut(ResponseModel):
     """What supports are selected by, without the note of the owner."""
 
     kind: ImportanceKind
-    base: str | None = Field(
-        description="delta: the digest of the weights that differences are taken from; null where "
-        "none is stated"
-    )
+    base: ImportanceBase
 
 
 class PublicSpaceDetails(PublicSpaceOut):

@@ -17,6 +17,7 @@ from app.infra.http.fields import (
     ModelName,
     NextCursor,
     Similarity,
+    StandardError,
 )
 from app.infra.http.schemas import ResponseModel
 from app.jobs.schemas import without_models
@@ -148,7 +149,7 @@ class VoteOut(ResponseModel):
     model: ModelName
     similarity: Similarity
     estimate: Estimate
-    standard_error: float = Field(description="of the similarity; 0 where it is exact")
+    standard_error: StandardError
     cluster: int = Field(description="that the model is in; -1 for none")
     expected: float | None = Field(
         description="S0, the similarity by chance; null as in neighbors, and of data subspaces"

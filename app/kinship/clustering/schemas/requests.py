@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from app.infra.http.schemas import RequestModel
 from app.kinship.clustering.policies import PolicyTerms
 from app.kinship.clustering.request import MAX_MATRIX_MODELS, ClusteringRequest
+from app.kinship.fields import BlocksThatMeet, ComparedBy
 from modelkin._validation import check_model_name, check_tags
 
 __all__ = ["Algorithm", "ClusteringIn", "ClusteringPolicyIn", "NewcomerIn"]
@@ -65,14 +66,8 @@ class ClusteringParameters(RequestModel):
         description="of hdbscan: more leaves more models in no cluster; chosen where left out",
     )
     seed: int = Field(0, ge=0, lt=2**31, description="the same seed gives the same clusters")
-    similarity: Literal["auto", "exact", "signature"] = Field(
-        "auto",
-        description="what is compared: supports (exact), signatures, or supports as far as that "
-        "takes no longer than minutes",
-    )
-    compare: Literal["classes", "whole"] | None = Field(
-        None, description="of data subspaces: which blocks meet; left out, as the space says"
-    )
+    similarity: ComparedBy = "auto"
+    compare: BlocksThatMeet = None
     tags: list[str] = Field(
         default_factory=list, max_length=100, description="only models that carry all of these"
     )

@@ -12,6 +12,7 @@ from app.infra.http.schemas import ResponseModel
 from app.models.spaces.records import SpaceRecord
 
 __all__ = [
+    "ImportanceBase",
     "ImportanceKind",
     "SignatureSpecOut",
     "SizePolicy",
@@ -74,14 +75,18 @@ ImportanceKind = Annotated[
     Literal["fisher", "grad_moment", "adam", "weight", "delta", "other", "unstated"],
     Field(description="unstated where the space was made without one: it takes any"),
 ]
+ImportanceBase = Annotated[
+    str | None,
+    Field(
+        description="delta: the digest of the weights that differences are taken from; null where "
+        "none is stated"
+    ),
+]
 
 
 class ImportanceOut(ResponseModel):
     kind: ImportanceKind
-    base: str | None = Field(
-        description="delta: the digest of the weights that differences are taken from; null where "
-        "none is stated"
-    )
+    base: ImportanceBase
     note: str | None = Field(description="for people; null without one")
 
 
