@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from modelkin._csv_files import rows_of, wrong_line
 from modelkin._validation import check_model_name, check_space_name, check_tags
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidName, InvalidParameter
@@ -16,7 +15,6 @@ from modelkin.errors import InvalidName, InvalidParameter
 __all__ = ["COLUMNS", "Entry", "read_manifest"]
 
 COLUMNS: Final = ("path", "name", "base", "tags", "space")
-_MAX_BYTES: Final = 64 << 20
 _MAX_SHOWN: Final = 10
 """Lines that a refusal names; it counts the others."""
 
@@ -52,16 +50,8 @@ def read_manifest(path: str | Path) -> list[Entry]:
         OSError: it cannot be read.
     """
     path = Path(path)
-    with path.open("rb") as file:
-        data = file.read(_MAX_BYTES + 1)
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise _wrong(path, _line_of(data, error.start), "it is not UTF-8: save it so") from None
-    if len(data) > _MAX_BYTES:
-        raise InvalidParameter(f"{path}: a manifest has at most {_MAX_BYTES >> 20} MiB")
     entries, wrong, known = list[Entry](), list[str](), dict[str, int]()
-    for line, row in _rows(path, text):
+    for line, row in _rows(path):
         try:
             entry = _entry(line, row)
         except InvalidParameter as error:
@@ -79,32 +69,25 @@ def read_manifest(path: str | Path) -> list[Entry]:
     return entries
 
 
-def _rows(path: Path, text: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """The cells of each line by their columns."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     columns: list[str] | None = None
-    try:
-        for cells in reader:
-            line = reader.line_num
-            if not any(cell.strip() for cell in cells):
-                continue
-            if columns is None:
-                columns = _columns(path, line, cells)
-                continue
-            if len(cells) > len(columns):
-                raise _wrong(
-                    path,
-                    line,
-                    f"it has {len(cells)} cells, and the first line {len(columns)} columns: put "
-                    f"cells with commas in double quotes, and part tags by ;",
-                )
-            yield line, dict(zip(columns, map(str.strip, cells), strict=False))
-    except csv.Error as error:
-        raise _wrong(path, reader.line_num, f"it is not CSV ({error})") from None
+    for line, cells in rows_of(path, "manifest"):
+        if columns is None:
+            columns = _columns(path, line, cells)
+        elif len(cells) > len(columns):
+            raise _wrong(
+                path,
+                line,
+                f"it has {len(cells)} cells, and the first line {len(columns)} columns: put "
+                f"cells with commas in double quotes, and part tags by ;",
+            )
+        else:
+            yield line, dict(zip(columns, cells, strict=False))
 
 
 def _columns(path: Path, line: int, cells: list[str]) -> list[str]:
-    columns = [cell.strip().lower() for cell in cells]
+    columns = [cell.lower() for cell in cells]
     known = ", ".join(COLUMNS)
     for column in columns:
         if column not in COLUMNS:
@@ -143,8 +126,4 @@ def _entry(line: int, row: dict[str, str]) -> Entry:
 
 
 def _wrong(path: Path, line: int, why: str) -> InvalidParameter:
-    return InvalidParameter(f"{path}: line {line}: {why}", field="manifest")
-
-
-def _line_of(data: bytes, at: int) -> int:
-    return data.count(b"\n", 0, at) + 1
+    return wrong_line(path, line, why, "manifest")

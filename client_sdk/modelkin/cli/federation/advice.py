@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import csv
 from dataclasses import asdict
 from pathlib import Path
 
+from modelkin._csv_files import rows_of, wrong_line
 from modelkin._terminal_text import one_line
 from modelkin.cli.options import add_service, add_tags, usual_space
 from modelkin.cli.output import Answer, quantity, table
@@ -86,15 +86,16 @@ def _samples(path: str, names: list[str]) -> list[int]:
     """The number of samples of each client.
 
     Raises:
-        InvalidParameter: a line is not a name and a number, or a client has none.
+        InvalidParameter: a line is not a name and a number, or a client has none or two.
     """
-    with Path(path).open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.reader(file) if row]
     counts: dict[str, int] = {}
-    for at, row in enumerate(rows, 1):
-        if len(row) != 2 or not row[1].strip().isdecimal():
-            raise InvalidParameter(f"{path}: line {at}: write a name and a number of samples")
-        counts[row[0].strip()] = int(row[1])
+    for line, row in rows_of(Path(path), "samples"):
+        if len(row) != 2 or not row[1].isdecimal():
+            why = "write a name and a number of samples, and no line of titles"
+            raise wrong_line(Path(path), line, why, "samples")
+        if row[0] in counts:
+            raise wrong_line(Path(path), line, f"{one_line(row[0])} has a line already", "samples")
+        counts[row[0]] = int(row[1])
     if lacking := [name for name in names if name not in counts]:
         raise InvalidParameter(f"{path} has no number of samples of {one_line(lacking[0])}")
     return [counts[name] for name in names]

@@ -22,7 +22,7 @@ def test_the_command(run_here: Run, server: Server, tmp_path: Path) -> None:
             support.save(tmp_path / name)
             client.put_support("advised", name.removesuffix(".mksp"), support)
     lines = "".join(f"{name.removesuffix('.mksp')},60\n" for name in files)
-    (tmp_path / "samples.csv").write_text(lines)
+    (tmp_path / "samples.csv").write_text(lines, encoding="utf-8-sig")  # as spreadsheets do
     of_files = run_here("advise", *files, "--samples", "samples.csv", "--json")
     of_space = run_here("advise", "--space", "advised", "--url", server.url, "--json")
     one, other = json.loads(of_files.stdout), json.loads(of_space.stdout)
@@ -41,6 +41,8 @@ def test_the_command(run_here: Run, server: Server, tmp_path: Path) -> None:
         (("a.mksp", "--tag", "x"), "--tag narrows the models of a space"),
         (("a.mksp", "b.mksp", "c.mksp", "--samples", "wrong.csv"), "wrong.csv: line 1: write"),
         (("a.mksp", "b.mksp", "c.mksp", "--samples", "few.csv"), "has no number of samples of b"),
+        (("a.mksp", "b.mksp", "c.mksp", "--samples", "twice.csv"), "twice.csv: line 2: a has a"),
+        (("a.mksp", "b.mksp", "c.mksp", "--samples", "latin.csv"), "latin.csv: line 2: it is not"),
     ],
 )
 def test_wrong_command_lines(
@@ -56,5 +58,7 @@ def test_wrong_command_lines(
         support.save(tmp_path / f"{name}.mksp")
     (tmp_path / "wrong.csv").write_text("a;3\n")
     (tmp_path / "few.csv").write_text("a,3\n")
+    (tmp_path / "twice.csv").write_text("a,3\na,4\n")
+    (tmp_path / "latin.csv").write_bytes(b"a,3\n\xe9,4\n")
     done = run_here("advise", *arguments)
     assert (1, True) == (done.returncode, expected in done.stderr), done.stderr
