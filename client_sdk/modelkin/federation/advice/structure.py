@@ -11,7 +11,7 @@ import numpy.typing as npt
 from modelkin.core.clustering.linkage import groups
 from modelkin.core.layout import Layout
 from modelkin.core.packed import PackedSupport
-from modelkin.core.similarity.chance import expected_matrix, tensor_sizes
+from modelkin.core.similarity.chance import expected_matrix, kappas, tensor_sizes
 from modelkin.core.similarity.matrix import matrix
 from modelkin.core.support import Support
 from modelkin.errors import InvalidParameter, SpaceMismatch
@@ -72,16 +72,16 @@ def structure_of(supports: Sequence[Support], layout: Layout | None = None) -> S
             f"groups need {FEWEST} clients or more, not {len(supports)}", field="supports"
         )
     similarity = matrix([PackedSupport.pack(support) for support in supports])
-    kappas = _beyond_chance(similarity, supports, layout)
+    beyond = _beyond_chance(similarity, supports, layout)
     labels, silhouette = groups(similarity)
     pairs = ~np.eye(len(supports), dtype=bool)
     together = labels[:, None] == labels[None, :]
     added = np.array([each or 0.0 for each in cover(holders(supports))])
     return Structure(
         clients=len(supports),
-        kappa=float(kappas[pairs].mean()),
-        within=_mean(kappas[together & pairs]) if silhouette is not None else None,
-        between=_mean(kappas[~together]) if silhouette is not None else None,
+        kappa=float(beyond[pairs].mean()),
+        within=_mean(beyond[together & pairs]) if silhouette is not None else None,
+        between=_mean(beyond[~together]) if silhouette is not None else None,
         silhouette=silhouette or 0.0,
         labels=tuple(labels.tolist()),
         covers=tuple((added / (np.median(added) or 1.0)).tolist()),
@@ -92,24 +92,19 @@ def structure_of(supports: Sequence[Support], layout: Layout | None = None) -> S
 def _beyond_chance(
     similarity: Floats, supports: Sequence[Support], layout: Layout | None
 ) -> Floats:
-    """Kappa of all pairs."""
+    """Kappa of all pairs; 0 where chance alone gives S = 1."""
     parameters = supports[0].num_parameters
     if layout is None:
         sizes = np.array([parameters], np.float64)
         counts = np.array([[support.k] for support in supports], np.int64)
     else:
         sizes = tensor_sizes(layout)
-        if sizes.sum() != parameters:
+        if layout.num_parameters != parameters:
             raise SpaceMismatch(
-                f"the layout has {int(sizes.sum()):,} parameters, and supports {parameters:,}"
+                f"the layout has {layout.num_parameters:,} parameters, and supports {parameters:,}"
             )
-        ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        counts = np.array(
-            [np.diff(np.searchsorted(support.indices, ends)) for support in supports], np.int64
-        )
-    expected = expected_matrix(counts, sizes)
-    room = np.where(expected < 1.0, 1.0 - expected, np.inf)
-    found: Floats = np.nan_to_num((similarity - expected) / room)
+        counts = np.array([layout.counts(support.indices) for support in supports])
+    found: Floats = np.nan_to_num(kappas(similarity, expected_matrix(counts, sizes)))
     return found
 
 

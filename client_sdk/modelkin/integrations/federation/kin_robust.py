@@ -25,6 +25,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from modelkin.errors import InvalidParameter
 from modelkin.federation.agreement import SignedSupport, agreements, twins
+from modelkin.federation.learngenes.aggregate import real_number
 from modelkin.integrations.federation.cluster_means import Model
 from modelkin.integrations.federation.node_weights import NodeWeights, RoundMembers, Weights
 
@@ -81,16 +82,16 @@ class KinRobust:
 
     def __post_init__(self) -> None:
         limits = {
-            "share": (0 < _real(self.share) <= 1, "above 0 and at most 1"),
-            "least": (0 <= _real(self.least) < 1, "0 to 1, without 1"),
-            "agreed": (0 < _real(self.agreed) <= 1, "above 0 and at most 1"),
-            "memory": (0 <= _real(self.memory) < 1, "0 to 1, without 1"),
+            "share": (0 < real_number(self.share) <= 1, "above 0 and at most 1"),
+            "least": (0 <= real_number(self.least) < 1, "0 to 1, without 1"),
+            "agreed": (0 < real_number(self.agreed) <= 1, "above 0 and at most 1"),
+            "memory": (0 <= real_number(self.memory) < 1, "0 to 1, without 1"),
             "min_members": (
                 type(self.min_members) is int and self.min_members >= _FEWEST,
                 "a whole number, 3 or more: two cannot outvote one",
             ),
-            "longest": (1 <= _real(self.longest) < math.inf, "1 or more"),
-            "heaviest": (1 <= _real(self.heaviest) < math.inf, "1 or more"),
+            "longest": (1 <= real_number(self.longest) < math.inf, "1 or more"),
+            "heaviest": (1 <= real_number(self.heaviest) < math.inf, "1 or more"),
         }
         for each in fields(self):
             right, what = limits[each.name]
@@ -372,9 +373,3 @@ def _are_alike(model: Model, start: Model) -> bool:
     return {name: each.shape for name, each in model.items()} == {
         name: each.shape for name, each in start.items()
     }
-
-
-def _real(value: Any) -> float:
-    """A number, or NaN for anything else."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else math.nan

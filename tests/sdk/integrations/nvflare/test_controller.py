@@ -225,9 +225,9 @@ def test_a_site_that_does_not_fit_is_left_out(folder: Path, oddity: str, tmp_pat
 
 
 def test_a_failure_is_no_silence(folder: Path) -> None:
-    """With the code that NVFlare has of it, of one round; a round without a model is an error."""
+    """With the code that NVFlare has of it; a round without a model is an error."""
     scripts, errors = sites(*NAMES[:2]), list[str]()
-    scripts["site-1"] = lambda message: None if "silent" in scripts else "EXECUTION_EXCEPTION"
+    scripts["site-1"] = lambda message: "EXECUTION_EXCEPTION"
 
     class Noting(LocalSites):
         def error(self, msg: str) -> None:
