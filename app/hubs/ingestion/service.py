@@ -201,7 +201,8 @@ class IngestionService:
                         raise
                     refused[part.component] = error
             if not synced:
-                raise next(iter(refused.values()))
+                # A component without weights is nothing to look at; another failure is.
+                raise min(refused.values(), key=lambda error: isinstance(error, WithoutWeights))
         except BaseException:
             self._maker.discard(synced)
             raise

@@ -280,3 +280,18 @@ def test_a_single_model_of_a_pipeline(hub: Hub, app: AppHarness) -> None:
     hub.push("org/a", files, card={"base_model": "org/base"})
     result = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a").result or {}
     assert "is a pipeline, and org/a@" in result["delta"]["reason"]
+
+
+@pytest.mark.slow
+def test_an_adapter_does_not_hide_what_failed(hub: Hub, app: AppHarness) -> None:
+    """Where no component is stored, one without weights is left out, and another's failure told."""
+    listed = {name: ["diffusers", "X"] for name in ("unet", "vae")}
+    factors = {"q.lora_A.weight": (2, 8), "q.lora_B.weight": (8, 2)}
+    files = {
+        "model_index.json": json.dumps(listed).encode(),
+        "unet/adapter_model.safetensors": safetensors(random_tensors(3, factors)),
+        "unet/adapter_config.json": b'{"peft_type": "LORA", "r": 2, "lora_alpha": 4}',
+        VAE_FILE: b"cut off",
+    }
+    hub.push("org/a", files)
+    assert "invalid_checkpoint" == refused(app, hub.url, importance="weight")[1]
