@@ -39,6 +39,8 @@ class Moment(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         del dialect
+        if value is not None and value.tzinfo is None:
+            raise ValueError(f"{value} has no zone: it would be taken for local time")
         return value if value is None or value.tzinfo is UTC else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
