@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from modelkin._csv_files import rows_of, wrong_line
 from modelkin._validation import check_model_name, check_space_name, check_tags
+from modelkin.checkpoints.pushes.csv_rows import rows_of, wrong_line
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidName, InvalidParameter
 

@@ -6,8 +6,8 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from modelkin._csv_files import rows_of, wrong_line
 from modelkin._terminal_text import one_line
+from modelkin.checkpoints.pushes.csv_rows import rows_of, wrong_line
 from modelkin.cli.options import add_service, add_tags, usual_space
 from modelkin.cli.output import Answer, quantity, table
 from modelkin.cli.output import pairs as lines_of

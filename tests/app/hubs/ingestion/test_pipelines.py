@@ -286,7 +286,7 @@ def test_a_single_model_of_a_pipeline(hub: Hub, app: AppHarness) -> None:
 def test_an_adapter_does_not_hide_what_failed(hub: Hub, app: AppHarness) -> None:
     """Where no component is stored, one without weights is left out, and another's failure told."""
     listed = {name: ["diffusers", "X"] for name in ("unet", "vae")}
-    factors = {"q.lora_A.weight": (2, 8), "q.lora_B.weight": (8, 2)}
+    factors: Shapes = {"q.lora_A.weight": (2, 8), "q.lora_B.weight": (8, 2)}
     files = {
         "model_index.json": json.dumps(listed).encode(),
         "unet/adapter_model.safetensors": safetensors(random_tensors(3, factors)),
