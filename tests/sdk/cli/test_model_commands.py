@@ -18,6 +18,7 @@ import modelkin
 from modelkin.core.support_files import origin_path
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import random_support, related
+from tests.support.models.made_fingerprints import made_fingerprint
 from tests.support.orders.family import importances, ordered_supports
 from tests.support.servers.server_process import Server, environment
 
@@ -170,6 +171,27 @@ def test_a_pull_into_a_pipe(space: str, server: Server, tmp_path: Path) -> None:
     )
     with modelkin.Client(server.url) as client:
         assert client.supports.get(space, "net/0").to_bytes() == done.stdout
+
+
+def test_a_fingerprint_goes_with_its_model_or_alone(
+    ask_here: Ask, run_here: Run, server: Server
+) -> None:
+    """What stays is said; what has gone already is not missed where the other is there."""
+    with modelkin.Client(server.url) as client:
+        client.ensure_space("cli-prints", num_parameters=M)
+        for name in "ab":
+            client.put_support("cli-prints", name, random_support(np.random.default_rng(1), M, K))
+            client.fingerprints.put(name, made_fingerprint(1))
+        where = ("--space", "cli-prints", "--yes")
+        done = run_here("rm", "a", *where, "--url", server.url)
+        assert "a: deleted\n" == done.stdout
+        assert "the fingerprint of a stays: --fingerprint deletes it, too" in done.stderr
+        assert ["a", "b"] == [each.model for each in client.fingerprints.list()]
+        assert "a: fingerprint deleted\n" == ask_here("rm", "a", "--fingerprint", *where)
+        assert "b: deleted, fingerprint deleted\n" == ask_here("rm", "b", "--fingerprint", *where)
+        client.fingerprints.put("c", made_fingerprint(1))
+        assert "c: fingerprint deleted\n" == ask_here("rm", "c", "--fingerprint", "--yes")
+        assert [] == [each.model for each in client.fingerprints.list()]
 
 
 def test_nothing_is_deleted_unasked(

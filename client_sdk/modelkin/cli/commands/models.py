@@ -15,13 +15,14 @@ from modelkin.cli.options import (
     add_service,
     add_tags,
     first_rows,
+    usual_space,
 )
 from modelkin.cli.output import Answer, fields_of, names, pairs, quantity, table
 from modelkin.cli.texts import count_text, text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.core.importance import Origin
 from modelkin.core.support_files import write_origin
-from modelkin.errors import InvalidParameter, NotFoundError
+from modelkin.errors import ApiError, InvalidParameter, NotFoundError
 from modelkin.types.models import ModelInfo
 
 __all__ = [
@@ -73,7 +74,12 @@ def rm_options(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="models of the space; - reads a name a line from standard input",
     )
-    add_service(parser)
+    parser.add_argument(
+        "--fingerprint",
+        action="store_true",
+        help="delete the fingerprints of these names, too; without a space, those alone",
+    )
+    add_service(parser, required=False)
     add_confirmation(parser)
 
 
@@ -158,21 +164,63 @@ def tag(arguments: argparse.Namespace) -> Answer:
 
 
 def rm(arguments: argparse.Namespace) -> Answer:
-    """``modelkin rm``: delete models with their supports, signatures and sketches."""
-    names = _names(arguments)
+    """``modelkin rm``: delete models of a space, their fingerprints, or both."""
+    names, space = _names(arguments), arguments.space or usual_space()
+    if space is None and not arguments.fingerprint:
+        raise InvalidParameter("give the --space of the models, or --fingerprint")
     what = names[0] if len(names) == 1 else quantity(len(names), "model")
-    confirm(arguments, f"delete {what} from space {arguments.space}")
+    where = [f"delete {what} from space {space}"] if space else []
+    where += [f"delete the fingerprint of {what}"] if arguments.fingerprint else []
+    confirm(arguments, " and ".join(where))
+    lines, notes = list[str](), list[str]()
     with Client(arguments.url, arguments.api_key) as client:
         for at, name in enumerate(names):
             try:
-                client.models.delete(arguments.space, name)
+                deleted = _delete(client, space, name, fingerprint=arguments.fingerprint)
             except NotFoundError as error:
                 if at == 0:
                     raise
                 done = f"{quantity(at, 'model')} were deleted before" if at > 1 else "1 was before"
                 raise InvalidParameter(f"{error} ({done})") from None
-    text = "\n".join(f"{name}: deleted" for name in names)
-    return Answer(text, {"space": arguments.space, "deleted": names})
+            lines.append(f"{name}: {deleted}")
+            if not arguments.fingerprint and _has_fingerprint(client, name):
+                notes.append(f"the fingerprint of {name} stays: --fingerprint deletes it, too")
+    fields = {"space": space, "deleted": names, "fingerprints": arguments.fingerprint}
+    return Answer("\n".join(lines), fields, notes=tuple(notes))
+
+
+def _delete(client: Client, space: str | None, name: str, *, fingerprint: bool) -> str:
+    """Delete a model of a space, its fingerprint, or both, and say which.
+
+    Raises:
+        NotFoundError: there is none of what is to be deleted.
+    """
+    deleted = list[str]()
+    missing: NotFoundError | None = None
+    if space is not None:
+        try:
+            client.models.delete(space, name)
+            deleted.append("deleted")
+        except NotFoundError as error:
+            missing = error
+    if fingerprint:
+        try:
+            client.fingerprints.delete(name)
+            deleted.append("fingerprint deleted")
+        except NotFoundError as error:
+            missing = missing or error
+    if missing is not None and not deleted:
+        raise missing
+    return ", ".join(deleted)
+
+
+def _has_fingerprint(client: Client, name: str) -> bool:
+    """Whether a fingerprint is stored; False where the key may not ask."""
+    try:
+        client.fingerprints.info(name)
+    except ApiError:
+        return False
+    return True
 
 
 def pull(arguments: argparse.Namespace) -> Answer:
