@@ -1,0 +1,1 @@
+"""How far orders of reading tensors are from the order in which networks use them."""
