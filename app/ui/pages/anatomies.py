@@ -31,7 +31,7 @@ from modelkin._validation import check_model_name
 from modelkin.checkpoints.gguf import forms
 from modelkin.core.fingerprints.anatomy import AnatomyVerdict
 from modelkin.core.fingerprints.sources import TensorAnatomy
-from modelkin.core.layout import NetworkOrder
+from modelkin.core.matching.network_order import NetworkOrder
 from modelkin.plots.anatomies import colors_of_parents
 
 __all__ = ["data", "routes"]

@@ -17,7 +17,7 @@ from app.ui import programs
 from app.ui.charts import tensor_chart
 from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
-from modelkin.core.layout import NetworkOrder
+from modelkin.core.matching.network_order import NetworkOrder
 
 __all__ = ["routes"]
 

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, Final, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,10 +25,7 @@ from modelkin.core.gaps import Gaps
 from modelkin.core.indices import MAX_PARAMETERS, IndexArray
 from modelkin.errors import InvalidLayout, InvalidParameter, SpaceMismatch
 
-__all__ = ["Layout", "NetworkOrder", "TensorSpec", "counts_in_tensors", "layout_digest"]
-
-T = TypeVar("T")
-_NUMBER: Final = re.compile("([0-9]+)")
+__all__ = ["Layout", "TensorSpec", "counts_in_tensors", "layout_digest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,36 +227,6 @@ def layout_digest(names: Iterable[str], shapes: Iterable[Sequence[int]]) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkOrder:
-    """The order in which people read the tensors of a layout, which decides no index.
-
-    A layout that a program gives has the order of its modules, which is that of the network.
-    Readers of files sort names by code point, so that ``layers.10`` comes before ``layers.2``: then
-    the order of the network is not known, and numbers are read by their value. No place is guessed
-    from a name: a head comes last if the checkpoint has it last.
-
-    Attributes:
-        places: the place in the layout of each, in the order to read them.
-        is_own: whether it is the order of the layout, which is that of the network.
-    """
-
-    places: tuple[int, ...]
-    is_own: bool
-
-    @classmethod
-    def of(cls, names: Sequence[str]) -> NetworkOrder:
-        """The order of tensors that a layout has in this order."""
-        if any(before > after for before, after in pairwise(names)):
-            return cls(tuple(range(len(names))), is_own=True)
-        keys = [_by_value(name) for name in names]
-        return cls(tuple(sorted(range(len(names)), key=keys.__getitem__)), is_own=False)
-
-    def arrange(self, items: Sequence[T]) -> tuple[T, ...]:
-        """One item for each tensor of the layout, in this order."""
-        return tuple(items[place] for place in self.places)
-
-
 def counts_in_tensors(indices: IndexArray, sizes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     """How many of the ascending ``indices`` lie in each of the tensors of these sizes.
 
@@ -338,20 +304,3 @@ def _dimensions(name: Any, shape: Any) -> tuple[int, ...]:
         raise InvalidLayout(
             f"the shape of {name!r} must be integers, not {shape!r}", field="layout"
         ) from None
-
-
-def _by_value(name: str) -> list[list[tuple[int, str]]]:
-    """What sorts names module by module, and numbers in them by their value.
-
-    A number of thousands of digits costs no more than its text.
-    """
-    return [[*_turns(module)] for module in name.split(".")]
-
-
-def _turns(module: str) -> list[tuple[int, str]]:
-    """Text and numbers by turns: a text begins with 0, a number with its digits."""
-    found = []
-    for turn, part in enumerate(_NUMBER.split(module)):
-        digits = part.lstrip("0") if turn % 2 else ""
-        found.append((len(digits), digits) if turn % 2 else (0, part))
-    return found

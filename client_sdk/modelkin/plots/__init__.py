@@ -123,7 +123,7 @@ def tensor_overlap(
 ) -> Any:
     """Draws the similarity of two models tensor by tensor, over the depth of the network.
 
-    Layouts of files have tensors by name; then they are drawn so, with numbers by their value.
+    Layouts of files have tensors by name; then they are drawn in the order that names suggest.
 
     Args:
         overlap: an answer of ``client.overlap``, in a space with a layout.

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from modelkin._printing import excerpt
-from modelkin.core.layout import NetworkOrder
+from modelkin.core.matching.network_order import NetworkOrder
 from modelkin.errors import InvalidParameter
 from modelkin.plots import arithmetic
 from modelkin.plots.chart import Bars, Chart, Heat, Line, Mark, Points, Rule, Segments
@@ -177,7 +177,7 @@ def _members_by_group(
 
 def tensor_chart(overlap: Overlap) -> Chart:
     """Bars of S for each tensor, and the S of chance; over the depth of the network if its order is
-    known, else by name.
+    known, else in the one that names suggest.
     """
     if not overlap.tensors:
         raise InvalidParameter(
@@ -195,7 +195,9 @@ def tensor_chart(overlap: Overlap) -> Chart:
     marks = (bars, ring, whole) if np.isfinite(chance).any() else (bars, whole)
     return Chart(
         f"Where {a} and {b} agree",
-        "tensors, in the order of the network" if order.is_own else "tensors, by name",
+        "tensors, in the order of the network"
+        if order.is_own
+        else "tensors, as their names suggest",
         "similarity S",
         marks,
         names,

@@ -24,10 +24,10 @@ def opened(http: httpx.Client, names: list[str]) -> tuple[list[str], str]:
 
 
 def test_a_layout_of_a_file_is_read_by_number(http: httpx.Client) -> None:
-    """Names that a reader has sorted are not called the depth of the network, nor are they in the
-    order of their text; a head stands where its name does.
+    """Names that a reader has sorted are not called the depth of the network, but are read as one
+    reads it: the embedding, layers by number, the head.
     """
-    wanted = ["embed", "head", *LAYERS]
+    wanted = ["embed", *LAYERS, "head"]
     rows, shown = opened(http, sorted(wanted))
     assert wanted == rows
     assert "depth of the network" not in shown

@@ -16,7 +16,7 @@ from modelkin.cli.output import Answer, pairs, quantity, table
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.rows import WHY
 from modelkin.core.importance import Origin
-from modelkin.core.layout import NetworkOrder
+from modelkin.core.matching.network_order import NetworkOrder
 from modelkin.core.sketching.signature import Signature
 from modelkin.core.subspaces.subspace import Subspace
 from modelkin.core.support import Support

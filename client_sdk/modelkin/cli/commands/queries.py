@@ -21,7 +21,7 @@ from modelkin.cli.questions import question
 from modelkin.cli.texts import count_text, part_text, score_cells, share_text
 from modelkin.client import Client
 from modelkin.client._protocol.calls.requests import Query
-from modelkin.core.layout import NetworkOrder
+from modelkin.core.matching.network_order import NetworkOrder
 from modelkin.errors import InvalidParameter
 from modelkin.types.search import Neighbor, Neighbors, SimilarityMatrix
 

@@ -1,1 +1,1 @@
-"""Tensors of two layouts that are the same, whatever their names."""
+"""Tensors by their names: which of two layouts are the same, and the order to read them in."""
