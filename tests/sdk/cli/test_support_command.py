@@ -80,7 +80,7 @@ def test_inspect_reads_what_support_writes(run_here: Run, path: Path) -> None:
 
 
 def test_inspect_a_checkpoint(run_here: Run, path: Path) -> None:
-    """A checkpoint is its tensors, in the order of its parameters."""
+    """A checkpoint is its tensors, in the order in which people read them."""
     assert run_here("inspect", "m.safetensors").stdout == (
         "checkpoint  1,316 parameters in 6 tensors\n"
         "dtypes      F32 1,316\n"
@@ -90,8 +90,8 @@ def test_inspect_a_checkpoint(run_here: Run, path: Path) -> None:
         "body.bias    F32    [32]              32\n"
         "body.weight  F32    [32, 30]         960\n"
         "empty        F32    [0, 3]             0\n"
-        "head.weight  F32    [10, 32]         320\n"
         "z.last       F32    [3]                3\n"
+        "head.weight  F32    [10, 32]         320\n"
     )
 
 
