@@ -80,8 +80,9 @@ def test_acknowledged_findings_have_a_list_of_their_own(http: httpx.Client, audi
 
 
 def test_a_space_without_models(http: httpx.Client, space: Space) -> None:
-    """Says that there is nothing."""
-    assert "Nothing among the" in http.get(f"/spaces/{space.name}/lineages").text
+    """Says so, and leads to where the first comes from."""
+    page = http.get(f"/spaces/{space.name}/lineages").text
+    assert f'no model yet. <a href="/spaces/{space.name}/upload">' in page
 
 
 def test_the_base_and_the_nearest_have_columns_of_their_own(
