@@ -16,7 +16,7 @@ from tests.sdk.core.fingerprints import planted
 from tests.sdk.core.fingerprints.planted import DERIVED, Tensors
 from tests.support.http_space import ok
 
-__all__ = ["put_family", "put_hostile", "wait_for_anatomies"]
+__all__ = ["put_family", "put_hostile", "put_model", "wait_for_anatomies"]
 
 LONG = "base_model.model.model.layers.0.input_layernorm.original_module.weight"
 """A vector, so that no line of it is compared, and its name stands in a sentence."""
@@ -58,7 +58,7 @@ def put_family(http: httpx.Client) -> None:
     for name, model in models.items():
         moment = f"{model.year}-05-04T10:00:00Z"
         facts = {"base_model": list(model.declares), "published_at": moment, **model.facts}
-        _put(http, name, model.tensors, **facts)
+        put_model(http, name, model.tensors, **facts)
     wait_for_anatomies(http)
 
 
@@ -68,7 +68,7 @@ def put_hostile(http: httpx.Client, texts: tuple[str, ...], names: tuple[str, ..
     tensors = {text: draw.standard_normal((128, 128)).astype(np.float32) for text in texts}
     facts = {"base_model": list(names), "license": texts[0]}
     for name in names[:2]:
-        _put(http, name, tensors, **facts)
+        put_model(http, name, tensors, **facts)
 
 
 def wait_for_anatomies(http: httpx.Client) -> None:
@@ -79,7 +79,7 @@ def wait_for_anatomies(http: httpx.Client) -> None:
         time.sleep(0.1)
 
 
-def _put(http: httpx.Client, name: str, tensors: Tensors, **facts: Any) -> None:
+def put_model(http: httpx.Client, name: str, tensors: Tensors, **facts: Any) -> None:
     content = planted.fingerprint(tensors, None).to_bytes()
     headers = {"Content-Type": wire.FINGERPRINT}
     path = f"/v1/fingerprints/{quote_model(name)}"

@@ -25,6 +25,7 @@ __all__ = [
     "Explorer",
     "M",
     "address",
+    "carry_out",
     "exploring",
     "pages_of",
 ]
@@ -206,8 +207,8 @@ def _models(http: httpx.Client) -> Space:
         support = related(rng, support, 0.9)
         space.put("org1/m001", support, tags=["round-1", "site 1"])
     space.put_signature("org2/signature", supports["m000"].signature())
-    _carry_out(space, "maps")
-    _carry_out(space, "clusterings")
+    carry_out(space, "maps")
+    carry_out(space, "clusterings")
     _average(space, [f"org{place % 3}/{name}" for place, name in enumerate(supports)])
     return space
 
@@ -224,7 +225,7 @@ def _average(space: Space, members: list[str]) -> None:
     ok(space.http.put(f"{space.path('merges')}/average", json={"members": members}))
 
 
-def _carry_out(space: Space, what: str) -> None:
+def carry_out(space: Space, what: str) -> None:
     """Have a job make something of a space, and wait for it."""
     job = space.http.post(space.path(what), json={}).json()["id"]
     end = time.monotonic() + 60
@@ -256,8 +257,8 @@ def _hostile(http: httpx.Client) -> Space:
         attributes |= {f"{text} ": text for text in HOSTILE}
         body = {"attributes": attributes, "source": HOSTILE[1], "base_model": HOSTILE_NAMES[0]}
         ok(http.patch(space.path("models", name), json=body))
-    _carry_out(space, "maps")
-    _carry_out(space, "clusterings")
+    carry_out(space, "maps")
+    carry_out(space, "clusterings")
     return space
 
 
