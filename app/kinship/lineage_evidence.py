@@ -18,6 +18,7 @@ from app.kinship.family import Family
 from app.kinship.lines.judge import Lines
 from app.kinship.measurements import Measurements, kin_of
 from app.kinship.neighborhood import Neighborhood
+from app.kinship.repository import ids_declaring
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.catalog.repositories.models import find_models
@@ -29,6 +30,7 @@ from modelkin.core.kinship.lineage import (
     Reason,
     is_between,
     lineage_verdict,
+    stands_out,
 )
 from modelkin.types.kinship import SimilarityBaseline
 from modelkin.types.lineages import Kin, Lineage, LineageLink
@@ -181,6 +183,8 @@ class LineageEvidence:
         open_between = measured.base is not None and is_between(measured.estimate(measured.base))
         if verdict == "inconclusive" and not open_between:
             return None
+        if verdict == "undeclared" and self._is_root:
+            return self._other_root(session)
         likely = measured.standing_out(measured.background, self.family.bases)
         if likely is not None or verdict != "mismatch":
             return likely
@@ -188,6 +192,30 @@ class LineageEvidence:
         made_from_it = self.family.derivatives(session, self.space)
         everyone = self.neighborhood.background(unrelated=True, without=made_from_it)
         return measured.standing_out(everyone, self.family.bases)
+
+    @property
+    def _is_root(self) -> bool:
+        """Whether models that stand out near this one are declared to be made from it."""
+        measured = self.decided.measured
+        return any(
+            self.family.relation(item.model) == "derivative"
+            and stands_out(measured.estimate(item), measured.beside(item))
+            for item in self.near
+        )
+
+    def _other_root(self, session: Reader) -> str | None:
+        """The nearest root beside this one: either may be the base of the other.
+
+        What else is near, such as a copy, a model that says nothing, or one that declares a wrong
+        base, may be made from this root, and is itself the finding.
+        """
+        measured = self.decided.measured
+        for item in measured.all_standing_out(measured.background):
+            if not self.family.bases.get(item.model) and ids_declaring(
+                session, self.space, [item.model]
+            ):
+                return item.model
+        return None
 
     def _of_two_sizes(self, session: Reader) -> str | None:
         """The clause for a base whose support has a very different size, which bounds S."""

@@ -111,8 +111,16 @@ def _kappa(kin: Kin | None) -> str:
 
 
 def _undeclared(lineage: Lineage) -> str:
-    no_candidate = "" if lineage.likely_base else " No model stands out as one."
-    return f"No base is declared.{no_candidate}"
+    if lineage.likely_base:
+        return "No base is declared."
+    out = [each for each in lineage.kin if each.stands_out]
+    if not any(each.relation == "derivative" for each in out):
+        return "No base is declared. No model stands out as one."
+    words = "No base is declared, and others declare this one: it is the root of a family."
+    silent = [each.model for each in out if each.relation is None and not each.base_models]
+    if silent:
+        words += f" {silent[0]!r}, which declares none, may be made from it, or be its base."
+    return words
 
 
 def _unknown(lineage: Lineage) -> str:

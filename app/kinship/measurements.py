@@ -81,6 +81,14 @@ class Measurements:
             found = self.pairs.of(item.model)
         return found or background or self.background
 
+    def all_standing_out(self, background: Background) -> list[Neighbor]:
+        """The rivals that stand out from a background, the nearest first."""
+        return [
+            item
+            for item in self.rivals
+            if stands_out(self.estimate(item), self.beside(item, background))
+        ]
+
     def standing_out(
         self, background: Background, bases: Mapping[str, Sequence[str]]
     ) -> str | None:
@@ -93,11 +101,7 @@ class Measurements:
             background: the background of unrelated models.
             bases: the declared bases of every model that was read.
         """
-        out = {
-            item.model: item.similarity
-            for item in self.rivals
-            if stands_out(self.estimate(item), self.beside(item, background))
-        }
+        out = {item.model: item.similarity for item in self.all_standing_out(background)}
         equal = {item.model for item in self.rivals if _is_equal(item)}
         likely = max(out, key=lambda name: (name in equal, out[name]), default=None)
         seen: set[str] = set()

@@ -43,6 +43,7 @@ class Lines:
         whole: what it is to several of them together; None where each is by itself.
         near: the models with lines in common; None where they were not needed.
         likely: the one that may be its base; None for none, or where a base is confirmed.
+        is_root: whether it declares no base, and models with lines in common declare it.
     """
 
     model: ReadModel
@@ -50,6 +51,7 @@ class Lines:
     whole: Whole | None
     near: NearModels | None
     likely: NearByLines | None
+    is_root: bool = False
 
     def relation(self, evidence: LineEvidence | None) -> LineageRelation | None:
         """What the model is to its bases in one word: to several together, else to one.
@@ -124,14 +126,15 @@ class LineJudge:
                 judgement = judge_by_lines(model.fingerprint, name, base.fingerprint)
                 compared.append(judgement.comparison)
                 bases[name] = JudgedByLines.of(model, base.record, judgement)
-        near, family, likely = None, None, None
+        near, family, likely, is_root = None, None, None, False
         if not any(each.judgement.verdict == "consistent" for each in bases.values()):
             near = self._kinfolk.near(session, tenant, model.record, deadline)
             family = self._family(session, tenant, model, declared, near)
             bases = self._contradicted(session, model, bases, near, family, deadline)
-            likely = _likely(model.record, near, family)
+            is_root = not declared and _has_derivatives(near, family)
+            likely = _likely(model.record, near, family, is_root=is_root)
         whole = self._whole(session, tenant, model, compared, bases)
-        return Lines(model, bases, whole, near, likely)
+        return Lines(model, bases, whole, near, likely, is_root)
 
     def share(
         self, session: Reader, tenant: Tenant, name: str, base: str, known: Lines | None
@@ -243,16 +246,31 @@ def _again(model: ReadModel, base: JudgedByLines, others: Sequence[Comparison]) 
     return replace(base, judgement=judgement)
 
 
-def _likely(record: FingerprintRecord, near: NearModels, family: Family) -> NearByLines | None:
+def _has_derivatives(near: NearModels, family: Family) -> bool:
+    """Whether a model with enough lines in common is declared to be made from this one."""
+    return any(
+        each.verdict in WHOLE and each.share >= EDGE_SHARE
+        for each in near.items
+        if family.relation(each.record.name) == "derivative"
+    )
+
+
+def _likely(
+    record: FingerprintRecord, near: NearModels, family: Family, *, is_root: bool
+) -> NearByLines | None:
     """The model that may be the base: one that is drawn as it, else the nearest that may be older.
 
     Models that the service read stand before those that others state. A base of the nearest that is
-    about as near stands for it.
+    about as near stands for it. Of a root, which others declare as their base, it is one that is
+    drawn as its base or another root: all else may be made from it.
     """
+    declared = {base for bases in family.bases.values() for base in bases}
+    roots = {name for name in declared if not family.bases.get(name)}
     found = {
         each.record.name: each
         for each in near.items
         if each.verdict in WHOLE and each.share >= EDGE_SHARE
+        if not is_root or each.edge is not None or each.record.name in roots
         if each.edge is not None or not _is_younger(each.record, record)
         if family.relation(each.record.name) in (None, "ancestor", "sibling")
     }

@@ -90,7 +90,8 @@ class FingerprintLineageService:
             truncated=lines.near is not None and lines.near.truncated,
         )
         said = caveats(model, base) if base is not None and counts else []
-        return with_summary(lineage, () if lines.whole is None else lines.whole.shown, said)
+        together = () if lines.whole is None else lines.whole.shown
+        return with_summary(lineage, together, said, is_root=lines.is_root)
 
     def _links(
         self,

@@ -80,7 +80,11 @@ def caveats_text(caveats: Iterable[str]) -> str:
 
 
 def with_summary(
-    lineage: FingerprintLineage, together: tuple[LineRelation, ...], caveats: Iterable[str]
+    lineage: FingerprintLineage,
+    together: tuple[LineRelation, ...],
+    caveats: Iterable[str],
+    *,
+    is_root: bool,
 ) -> FingerprintLineage:
     """Add the summary to the lineage of a fingerprint that is complete otherwise.
 
@@ -88,8 +92,9 @@ def with_summary(
         lineage: one with an empty summary.
         together: what the model is to several of its bases together.
         caveats: clauses that come last.
+        is_root: whether models with lines in common declare it.
     """
-    words = _verdict_text(lineage) + others_text(lineage, "without a fingerprint")
+    words = _verdict_text(lineage, is_root=is_root) + others_text(lineage, "without a fingerprint")
     if together:
         words += f" Beside several models: {'; '.join(each.sentence for each in together)}."
     likely = lineage.likely_by_lines
@@ -98,11 +103,13 @@ def with_summary(
     return replace(lineage, summary=words + origin_text(lineage) + caveats_text(caveats))
 
 
-def _verdict_text(lineage: FingerprintLineage) -> str:
+def _verdict_text(lineage: FingerprintLineage, *, is_root: bool) -> str:
     base = repr(lineage.declared_base)
     if lineage.verdict == "cycle":
         return cycle_text(lineage)
     if lineage.verdict == "undeclared":
+        if is_root and not lineage.likely_base:
+            return "No base is declared, and others declare this one: it is the root of a family."
         return "No base is declared." + ("" if lineage.likely_base else f" {_NONE_FOUND}")
     if lineage.lines is None or lineage.declared_base is None:
         return f"The declared base {base} has no fingerprint here, so nothing can be compared."

@@ -145,13 +145,30 @@ def test_a_base_of_the_base_is_no_mismatch_once_that_is_declared(line: Space) ->
 
 def test_nothing_declared_proposes_the_nearest(line: Space) -> None:
     """For an undeclared model the answer names one that stands out; S has no direction."""
-    declare(line, copy="model")
-    found = lineage(line)
+    declare(line, copy="model", model="base")
+    found = lineage(line, "sibling")
     assert ("undeclared", "base", None) == (found["verdict"], found["likely_base"], found["base"])
     assert "or be made from this model" in found["summary"]
     unrelated = lineage(line, "other-0")
     assert ("undeclared", None) == (unrelated["verdict"], unrelated["likely_base"])
     assert "No model stands out" in unrelated["summary"]
+
+
+def test_a_root_is_offered_no_child_of_its_own(line: Space) -> None:
+    """What is near it is the finding, unless that is a root, too: then both are."""
+    declare(line, model="base", sibling="base")
+    found = lineage(line, "base")
+    assert ("undeclared", None) == (found["verdict"], found["likely_base"])
+    assert (
+        "it is the root of a family. 'root', which declares none, may be made from it"
+        in (found["summary"])
+    )
+    assert "base" == lineage(line, "root")["likely_base"]
+    assert {"root", "copy"} == {each["model"] for each in audit(line, verdict="undeclared")}
+    line.put("second", related(np.random.default_rng(9), SUPPORTS["root"], 0.8))
+    declare(line, second="root")
+    assert ("root", "base") == tuple(lineage(line, m)["likely_base"] for m in ("base", "root"))
+    assert {"root", "base", "copy"} == {m["model"] for m in audit(line, verdict="undeclared")}
 
 
 def test_a_base_elsewhere_is_unknown(line: Space) -> None:
@@ -330,6 +347,6 @@ def test_an_audit_is_narrowed_by_verdict_and_base(line: Space) -> None:
     assert {"copy", "other-4"} == {m["model"] for m in audit(line, base_model="other-3")}
     assert ["copy"] == [each["model"] for each in audit(line, verdict="mismatch", limit=2)]
     two = audit(line, verdict=["mismatch", "undeclared"])
-    assert {"base", "copy", "root"} == {each["model"] for each in two}
+    assert {"copy", "root"} == {each["model"] for each in two}
     refused = line.http.get(line.path("lineages"), params={"verdict": "good"})
     assert_problem(refused, 422, "invalid_parameter")

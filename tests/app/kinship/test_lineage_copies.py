@@ -91,9 +91,12 @@ def test_a_copy_with_markup_and_a_long_name_is_text(kin: Space) -> None:
 
 
 def test_the_nearest_apart_from_derivatives_is_called_so(kin: Space) -> None:
-    """A root's nearest are its derivatives; the nearest of the others is no nearest of all."""
+    """A root's nearest are its derivatives; the nearest other root is no nearest of all."""
     change(kin, "tuned", base_model="base")
-    kin.put("liar", related(np.random.default_rng(4), BASE, 0.6))
+    liar = related(np.random.default_rng(4), BASE, 0.6)
+    kin.put("liar", liar)
+    kin.put("of-liar", related(np.random.default_rng(5), liar, 0.9))
+    change(kin, "of-liar", base_model="liar")
     said = said_of(kin, "base")
     assert f"{NEAREST}, apart from its declared derivatives:" in said
 

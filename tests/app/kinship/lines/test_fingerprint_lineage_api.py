@@ -113,6 +113,17 @@ def test_an_undeclared_base_is_found(stored: Fingerprints) -> None:
     assert "No other model has lines in common with it, which proves nothing." in found["summary"]
 
 
+def test_a_root_is_offered_no_child_of_its_own(stored: Fingerprints) -> None:
+    """What others declare is a root; what is near it and silent may be made from it."""
+    stored.put("base", planted("base"))
+    stored.put("made", planted("tuned"), base_models=("base",))
+    stored.put("silent", planted("sibling"))
+    found = stored.lineage("base")
+    assert ("undeclared", None) == (found["verdict"], found["likely_base"])
+    assert "others declare this one: it is the root of a family." in found["summary"]
+    assert "base" == stored.lineage("silent")["likely_base"]
+
+
 def test_an_unknown_base_is_said_to_be_so(stored: Fingerprints) -> None:
     """One that never came, and one that was deleted."""
     stored.put("base", planted("base"))
