@@ -88,6 +88,11 @@ def _finding(each: InboxFinding) -> Entry:
     )
 
 
+def _undeclared(each: InboxFinding) -> Entry:
+    near = f"near {each.base}, and declares no base"
+    return Entry(each.model, model_path(each.space, each.model), near, each.found_at)
+
+
 _KINDS: Final = (
     _Kind(
         *("contradicted", "Contradicted declarations", "/findings?show=contradicted"),
@@ -99,7 +104,7 @@ _KINDS: Final = (
     _Kind(
         *("undeclared", "Undeclared kin", "/findings?show=undeclared", "no undeclared kin"),
         lambda inbox, session, tenant, _: inbox.findings(session, tenant, UNDECLARED),
-        _finding,
+        _undeclared,
     ),
     _Kind(
         *("copies", "Copies", "/duplicates", "no copies"),

@@ -29,6 +29,7 @@ __all__ = [
     "due_anatomies",
     "find_kin",
     "find_summaries",
+    "is_any_due",
     "kin_of",
     "mark_due",
     "mark_kin_due",
@@ -151,6 +152,14 @@ def any_due(session: Reader, before: datetime) -> bool:
     return (
         session.scalar(select(AnatomyRow.fingerprint_id).where(_late(before)).limit(1)) is not None
     )
+
+
+def is_any_due(session: Reader, tenant_id: int) -> bool:
+    """Whether an anatomy of a tenant has to be made."""
+    query = select(AnatomyRow.fingerprint_id).where(
+        AnatomyRow.tenant_id == tenant_id, AnatomyRow.due_at.is_not(None)
+    )
+    return session.scalar(query.limit(1)) is not None
 
 
 def shards_due(session: Reader, before: datetime, shards: int) -> list[tuple[Tenant, int]]:

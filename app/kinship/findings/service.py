@@ -17,7 +17,7 @@ from app.kinship.findings.records import (
     FindingPage,
     InboxVerdict,
 )
-from app.kinship.findings.repositories import acknowledgements, listing
+from app.kinship.findings.repositories import acknowledgements, changes, listing
 from app.models.catalog.repositories import models
 from app.models.spaces.records import SpaceRecord
 from app.tenancy.auth.records import Tenant
@@ -44,6 +44,10 @@ class FindingService:
 
     def __init__(self, keeper: FindingKeeper) -> None:
         self._keeper = keeper
+
+    def is_behind(self, session: Reader, tenant: Tenant) -> bool:
+        """Whether workers have models of a tenant to judge."""
+        return changes.is_behind(session, tenant.id)
 
     def catch_up(self, space: SpaceRecord, deadline: Deadline) -> None:
         """Judge what is due in a space, if it is little; call it before an answer.

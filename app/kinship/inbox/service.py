@@ -49,6 +49,10 @@ class InboxService:
         self._sources = sources
         self._findings = findings
 
+    def is_open(self, session: Reader, tenant: Tenant) -> bool:
+        """Whether workers still judge models or make anatomies, which may add to the inbox."""
+        return self._findings.is_behind(session, tenant) or anatomies.is_any_due(session, tenant.id)
+
     def findings(
         self,
         session: Reader,

@@ -67,6 +67,7 @@ def inbox(
         is_empty=not page.items and not stored,
         first=programs.first_steps(request),
         sections=sections,
+        is_open=read_part(context, "work", lambda session: inbox.is_open(session, tenant)),
         families=read_part(
             context,
             "families",

@@ -147,8 +147,12 @@ def test_a_part_that_fails_leaves_the_others(app: AppHarness, table: str, said: 
 
 
 def test_what_is_acknowledged_is_not_shown(app: AppHarness) -> None:
-    """Neither counted nor listed; where nothing is left, a line says so."""
+    """Neither counted nor listed; where nothing is left, a line says so, once all is judged."""
     app.http.post("/samples")
+    shown = app.http.get("/").text
+    assert "Models are still being judged" in shown
+    assert 'id="inbox" data-live=' in shown
+    assert "Nothing contradicted" not in shown
     for _ in range(3):
         app.worker.make_due()
         app.worker.tick()
@@ -156,6 +160,7 @@ def test_what_is_acknowledged_is_not_shown(app: AppHarness) -> None:
     assert 200 == app.http.put(path, params={"model": model}, json={}).status_code
     shown = app.http.get("/").text
     assert "Nothing contradicted" in shown
+    assert "data-live" not in shown
     with app.database.reading() as session:
         found = [
             app.services[FindingService].inbox(session, app.tenant, newest=1, most=most)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import and_, func, insert, or_, select, union, update
+from sqlalchemy import Select, and_, func, insert, or_, select, union, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from app.infra.db.database import Reader, Writer
@@ -24,7 +24,7 @@ from app.models.catalog.repositories import bases
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories.spaces import exists
 
-__all__ = ["audited_version", "follow", "spaces_behind", "state_of"]
+__all__ = ["audited_version", "follow", "is_behind", "spaces_behind", "state_of"]
 
 _CHANGES: Final = 1000
 """Changed models that one transaction reads."""
@@ -33,6 +33,16 @@ _UNSYNCHRONIZED: Final = {"synchronize_session": False}
 
 def spaces_behind(session: Reader) -> dict[int, int]:
     """The spaces of every tenant with something to judge, each with its version."""
+    return {row.id: row.version for row in session.execute(_behind())}
+
+
+def is_behind(session: Reader, tenant_id: int) -> bool:
+    """Whether a space of a tenant has something to judge."""
+    query = _behind().where(SpaceRow.tenant_id == tenant_id)
+    return session.execute(query.limit(1)).first() is not None
+
+
+def _behind() -> Select[tuple[int, int]]:
     changed = (
         select(SpaceRow.id)
         .outerjoin(AuditRow, AuditRow.space_id == SpaceRow.id)
@@ -40,10 +50,9 @@ def spaces_behind(session: Reader) -> dict[int, int]:
     )
     due = select(FindingRow.space_id).where(IS_DUE)
     either = union(changed, due).subquery()
-    query = select(SpaceRow.id, SpaceRow.version).where(
+    return select(SpaceRow.id, SpaceRow.version).where(
         SpaceRow.id.in_(select(either.c[0])), exists, SpaceRow.subspaces.is_(None)
     )
-    return {row.id: row.version for row in session.execute(query)}
 
 
 def audited_version(session: Reader, space: SpaceRecord) -> int:
