@@ -34,7 +34,7 @@ def rows(http: httpx.Client, space: Space, show: str = "") -> dict[str, str]:
     assert 200 == answer.status_code, answer.text
     body = answer.text.partition("<tbody>")[2].partition("</tbody>")[0]
     found = body.split("</tr>")[:-1]
-    return {row.partition("</a></th>")[0].rpartition(">")[2]: row for row in found}
+    return {row.partition('scope="row" data-value="')[2].partition('"')[0]: row for row in found}
 
 
 def test_what_asks_for_a_look_comes_first(http: httpx.Client, audited: Space) -> None:

@@ -42,7 +42,7 @@ def is_behind(session: Reader, tenant_id: int) -> bool:
     return session.execute(query.limit(1)).first() is not None
 
 
-def _behind() -> Select[tuple[int, int]]:
+def _behind() -> Select[int, int]:
     changed = (
         select(SpaceRow.id)
         .outerjoin(AuditRow, AuditRow.space_id == SpaceRow.id)
