@@ -23,7 +23,7 @@ from modelkin.checkpoints.header import read_metadata
 from modelkin.core.kinship.lineage import BaseRelation, relation_of
 from modelkin.errors import InvalidCheckpoint, InvalidName
 
-__all__ = ["Statements", "bytes_of", "moment_of", "statements_of", "tags_of"]
+__all__ = ["Statements", "bytes_of", "moment_of", "statements_of", "tags_of", "unread_base_of"]
 
 _CARD: Final = "README.md"
 _MAX_CARD: Final = 1 << 16
@@ -79,6 +79,33 @@ def tags_of(checkpoint: Checkpoint) -> tuple[str, ...]:
     return _tags(_card_of(_first(checkpoint).parent).get("tags") or ())
 
 
+def unread_base_of(checkpoint: Checkpoint, *, has_card: bool = True) -> str | None:
+    """Why a base that the card of a checkpoint's folder declares is not read; None if all is.
+
+    Args:
+        checkpoint: the checkpoint.
+        has_card: whether the card in its folder is about it.
+    """
+    folder = _first(checkpoint).parent
+    if not has_card or not (text := _text_of_card(folder)).startswith("---"):
+        return None
+    if (lines := _front_matter(text)) is None:
+        return f"nothing of {_CARD} is read: its front matter has no second line of ---"
+    names = _card_of(folder).get("base_model")
+    if names is None:
+        named = any(line.lstrip().startswith("base_model:") for line in lines)
+        return f"base_model of {_CARD} is not read: begin its line with it" if named else None
+    for name in names:
+        try:
+            check_model_name(name)
+        except InvalidName as error:
+            return f"a base_model of {_CARD} is not read: {error}"
+    is_given = any(line.startswith("base_model:") and line[11:].strip() for line in lines)
+    if not names and is_given:
+        return f"base_model of {_CARD} is not read: write a name there, or a list of names"
+    return None
+
+
 def bytes_of(checkpoint: Checkpoint) -> int:
     """The bytes of the files that hold a checkpoint's tensors."""
     return sum(path.stat().st_size for path in {each.path for each in checkpoint.stored})
@@ -127,18 +154,28 @@ def _repository(address: str) -> str:
         return ""
 
 
-def _card_of(folder: Path) -> Mapping[str, Sequence[str]]:
-    """The front matter of a folder's card, by field; nothing without one."""
+def _text_of_card(folder: Path) -> str:
+    """The beginning of a folder's card; empty without one."""
     try:
         with (folder / _CARD).open("rb") as file:
-            text = file.read(_MAX_CARD).decode("utf-8", "replace")
+            return file.read(_MAX_CARD).decode("utf-8", "replace")
     except OSError:
-        return {}
-    first, *lines = text.splitlines() or [""]
-    if first.rstrip() != "---" or "---" not in map(str.rstrip, lines):
-        return {}
+        return ""
+
+
+def _front_matter(card: str) -> list[str] | None:
+    """The lines between the first line of a card and the next of ``---``; None without both."""
+    first, *lines = card.splitlines() or [""]
+    ends = [*map(str.rstrip, lines)]
+    if first.rstrip() != "---" or "---" not in ends:
+        return None
+    return lines[: ends.index("---")]
+
+
+def _card_of(folder: Path) -> Mapping[str, Sequence[str]]:
+    """The front matter of a folder's card, by field; nothing without one."""
     found, items = dict[str, Sequence[str]](), list[str]()
-    for line in lines[: [*map(str.rstrip, lines)].index("---")]:
+    for line in _front_matter(_text_of_card(folder)) or ():
         if field := _FIELD.fullmatch(line):
             items = [*_texts(field[2] or "")]
             found[field[1]] = items

@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 
 from modelkin._validation import check_model_name
 from modelkin.checkpoints.adapters import Adapter
-from modelkin.checkpoints.catalogues.statements import Statements, statements_of, tags_of
+from modelkin.checkpoints.catalogues.statements import (
+    Statements,
+    statements_of,
+    tags_of,
+    unread_base_of,
+)
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.importance import default_rule
 from modelkin.checkpoints.opening import open_checkpoint
@@ -37,6 +42,7 @@ class OpenedCheckpoint:
         tags: those that it is to have; None where nobody says any, and it keeps its own.
         size: the bytes of its files.
         state: changes where one of its files does.
+        note: why a base that its card declares is not read; None if all is.
     """
 
     named: NamedCheckpoint
@@ -47,6 +53,7 @@ class OpenedCheckpoint:
     tags: tuple[str, ...] | None
     size: int
     state: str
+    note: str | None = None
 
 
 def open_named(named: NamedCheckpoint, exclude: Sequence[str] = ()) -> OpenedCheckpoint:
@@ -81,6 +88,7 @@ def open_named(named: NamedCheckpoint, exclude: Sequence[str] = ()) -> OpenedChe
         _tags(named, checkpoint),
         sum(stat.st_size for _, stat in states),
         ";".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in states),
+        None if named.base_model else unread_base_of(checkpoint, has_card=named.has_card),
     )
 
 

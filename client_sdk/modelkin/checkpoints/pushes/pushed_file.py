@@ -7,7 +7,12 @@ from fnmatch import fnmatchcase
 
 from modelkin._threads import Counting
 from modelkin.checkpoints.adapters import Adapter
-from modelkin.checkpoints.catalogues.statements import Statements, bytes_of, statements_of
+from modelkin.checkpoints.catalogues.statements import (
+    Statements,
+    bytes_of,
+    statements_of,
+    unread_base_of,
+)
 from modelkin.checkpoints.importance import check_base, digest_of_base
 from modelkin.checkpoints.lines import fingerprint
 from modelkin.checkpoints.pushes.plan import Plan
@@ -115,6 +120,11 @@ class PushedFile:
     def statements(self) -> Statements:
         """What its files say of it."""
         return statements_of(self._plan.checkpoint)
+
+    @property
+    def unread_base(self) -> str | None:
+        """Why a base that its card declares is not read; None if all is."""
+        return unread_base_of(self._plan.checkpoint)
 
     @property
     def size(self) -> int:

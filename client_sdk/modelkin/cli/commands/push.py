@@ -135,6 +135,8 @@ def push(arguments: argparse.Namespace) -> Answer:
         info = _describe(client, _put(client, arguments, value), described)
         if file is not None and _tells_of_weights(arguments):
             notes = (*notes, *_state_weights(client, info, file))
+            if arguments.base_model is None and (unread := file.unread_base) is not None:
+                notes = (*notes, unread)
             if not arguments.no_fingerprint:
                 notes = (*notes, *_send_fingerprint(client, arguments, info, file))
     more = f", tags {', '.join(info.tags)}" if info.tags else ""

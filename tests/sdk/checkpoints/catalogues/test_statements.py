@@ -10,7 +10,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from modelkin.checkpoints import open_checkpoint
-from modelkin.checkpoints.catalogues.statements import Statements, statements_of
+from modelkin.checkpoints.catalogues.statements import (
+    Statements,
+    statements_of,
+    unread_base_of,
+)
 from tests.support.models.gguf_files import as_llama_cpp, llama, llama_metadata, write_gguf
 
 WEIGHTS = {"a.weight": np.ones((8, 8), np.float32)}
@@ -48,6 +52,28 @@ def test_a_licence_and_a_relation_are_read_as_a_hub_reads_them(tmp_path: Path) -
     """One that is "other" has a name; a relation counts however it is capitalised."""
     card = "---\nlicense: other\nlicense_name: llama3.1\nbase_model_relation: Merge\n---\n"
     assert Statements("llama3.1", None, (), "merge") == said(tmp_path, card)
+
+
+@pytest.mark.parametrize(
+    ("matter", "why"),
+    [
+        ("base_model: [unclosed\n---", "is not read: write a name there, or a list of names"),
+        ("base_model: {a: b}\n---", "is not read: write a name there, or a list of names"),
+        ("base_model: org/base", "its front matter has no second line of ---"),
+        ("base_model: acme / lm base??\n---", "a base_model of README.md is not read: "),
+        ("base_model:\n- org/base\n- 'a//b'\n---", "a base_model of README.md is not read"),
+        ("  base_model: org/base\n---", "is not read: begin its line with it"),
+        ("base_model:\n---", None),
+        ("base_model: org/base # the first\n---", None),
+        ("license: mit\n---", None),
+    ],
+)
+def test_a_base_that_is_not_read_is_said(tmp_path: Path, matter: str, why: str | None) -> None:
+    """By the reason, so that no declaration is lost in silence."""
+    said(tmp_path, f"---\n{matter}\n# A model\n")
+    found = unread_base_of(open_checkpoint(tmp_path))
+    assert found is None if why is None else why in (found or "")
+    assert None is unread_base_of(open_checkpoint(tmp_path), has_card=False)
 
 
 def test_a_file_says_what_its_card_does_not(tmp_path: Path) -> None:

@@ -60,6 +60,9 @@ def test_a_folder_in_one_command(
     again = run_here(*push, "--json")
     assert {"unchanged": 2, "skipped": 1} == json.loads(again.stdout)["counts"]
     assert 2 == client.spaces.get(space).models
+    (zoo / "ants" / "README.md").write_text("---\nbase_model: [unclosed\n---\n")
+    unread = run_here(*push).stdout
+    assert "base_model of README.md is not read: write a name there, or a list" in unread
 
 
 def test_a_dry_run(run_here: Run, server: Server, client: Client, zoo: Path, family: str) -> None:

@@ -78,7 +78,8 @@ class Job:
     def result(self, state: PushState, reason: str | None = None) -> PushedCheckpoint:
         """What became of it."""
         is_new, path = self.place.is_new, str(self.opened.named.path)
-        return PushedCheckpoint(self.model, self.place.name, state, reason, is_new, path)
+        why = "; ".join(filter(None, (reason, self.opened.note))) or None
+        return PushedCheckpoint(self.model, self.place.name, state, why, is_new, path)
 
     def fingerprint(self, space_made: str, options: Sequence[str]) -> str:
         """Changes with the files, with what is said of them, and with the space."""
