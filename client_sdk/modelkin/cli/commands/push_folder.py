@@ -64,6 +64,8 @@ def is_of_folder(arguments: argparse.Namespace) -> bool:
     path, named = arguments.input, arguments.model is not None
     if not named and os.path.isdir(path):
         return True
+    if not named and not os.path.exists(path):
+        raise InvalidParameter(f"there is no file or folder {path!r}")
     if not named:
         raise InvalidParameter(
             f"--model NAME is needed: {path} is one file, and only a folder gives names to models"

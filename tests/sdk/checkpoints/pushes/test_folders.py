@@ -128,6 +128,8 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
             "a.safetensors": FILE,
             "b.safetensors.part": b"",
             "c.pt": b"",
+            "d.SafeTensors": FILE,
+            "e.GGUF": b"",
             "m/model.safetensors": FILE,
             "m/pytorch_model.bin": b"",
             "m/deeper/model.safetensors": FILE,
@@ -143,6 +145,8 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     said = left_out(root)
     assert {
         "b.safetensors.part": "it is a download that has not ended",
+        "d.SafeTensors": "only endings in small letters are read: name it d.safetensors",
+        "e.GGUF": "only endings in small letters are read: name it e.gguf",
         "folder": "it is a link that leads out of the folder",
         "gone.safetensors": "it is a link to nothing",
         "m/deep": "it is a part of the model in 'm'",
