@@ -170,7 +170,9 @@ class _Walk:
             if told is not None:
                 self._leave(folder / name, f"it is {told}")
             elif _is_checkpoint(lower := name.lower()) and not _is_checkpoint(name):
-                self._leave(folder / name, f"only endings in small letters are read: name it {lower}")
+                self._leave(
+                    folder / name, f"only endings in small letters are read: name it {lower}"
+                )
 
     def _pipeline_parts(self, folder: Path, names: list[str]) -> list[Path] | None:
         """The components that have weights, of a folder that is a pipeline; else None."""

@@ -24,9 +24,10 @@ from modelkin.checkpoints.pushes.plan import Plan
 from modelkin.checkpoints.pushes.pushed_file import PushedFile
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
+from modelkin.core.matching.correspondence import correspond
 from modelkin.errors import InvalidCheckpoint, InvalidName
 
-__all__ = ["OpenedCheckpoint", "open_named", "read_for_space"]
+__all__ = ["OpenedCheckpoint", "check_fit", "open_named", "read_for_space"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,25 @@ def open_named(named: NamedCheckpoint, exclude: Sequence[str] = ()) -> OpenedChe
         ";".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in states),
         None if named.base_model else unread_base_of(checkpoint, has_card=named.has_card),
     )
+
+
+def check_fit(opened: OpenedCheckpoint, layout: Layout, exclude: Sequence[str]) -> None:
+    """Check the tensors of a checkpoint by its headers, before any value is read.
+
+    Args:
+        opened: the checkpoint.
+        layout: that of the space.
+        exclude: patterns of the tensors that are left out.
+
+    Raises:
+        SpaceMismatch: :func:`read_for_space` would refuse it; names the tensors that differ.
+    """
+    own = opened.layout.without(exclude, unmatched_ok=True)
+    if own.digest == layout.digest:
+        return
+    found = correspond(own, layout)
+    require = found.require_equal if opened.is_adapter else found.require_part
+    require("the file", "the layout")
 
 
 def read_for_space(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from modelkin import Client
+from modelkin import Client, Layout
 from tests.sdk.cli.conftest import Run, shown_on_a_terminal
 from tests.support.models.checkpoints import random_tensors, safetensors
 from tests.support.servers.server_process import Server, environment
@@ -70,6 +70,14 @@ def test_a_dry_run(run_here: Run, server: Server, client: Client, zoo: Path, fam
     options = ("--space", "auto", "--dry-run", "--url", server.url)
     done = run_here("push", "zoo", "--prefix", f"{family}/", *options)
     assert (0, "2 planned, 1 skipped") == (done.returncode, done.stdout.splitlines()[0])
+    client.ensure_space(
+        family, layout=Layout.of([(f"{family}.unlike", (17, 3))]), importance="weight"
+    )
+    push = ("push", "zoo", "--prefix", f"{family}/", "--space", family, "--url", server.url)
+    for more in ([], ["--dry-run"]):  # the headers tell what the space refuses
+        done = run_here(*push, *more)
+        assert (1, "2 failed, 1 skipped") == (done.returncode, done.stdout.splitlines()[0])
+        assert f"{family}.unlike" in done.stdout
     assert f"{family}-ants" not in [each.name for each in client.spaces.list()]
 
 
@@ -114,7 +122,6 @@ def test_one_checkpoint_to_the_space_of_its_family(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("zoo/bees.safetensors",), "--model NAME is needed"),
         (("zoo", "--base", "zoo/bees.safetensors"), "--base is for one checkpoint"),
         (("zoo", "--base-model", "acme/a"), "--base-model is for one checkpoint"),
         (("zoo", "--signature-only"), "--signature-only is for one checkpoint"),

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from modelkin.checkpoints.pushes.gathering import NamedCheckpoint
-from modelkin.checkpoints.pushes.opening import OpenedCheckpoint, open_named
+from modelkin.checkpoints.pushes.opening import OpenedCheckpoint, check_fit, open_named
 from modelkin.client._protocol.calls.flows import Flow
 from modelkin.client._protocol.calls.requests import json_bytes
 from modelkin.client._protocol.uploads.journal import Journal
@@ -226,6 +226,8 @@ def jobs_of(
                     f"space {name!r} holds supports by {place.importance}, and this one is by "
                     f"{wanted.importance}: name another space, or {AUTO}"
                 )
+            if place.layout is not None and not place.is_new:
+                check_fit(each, place.layout, place.exclude)
             jobs.append(Job(each, place, places.exclude))
         except (InvalidInput, SpaceMismatch) as error:
             path = str(each.named.path)
