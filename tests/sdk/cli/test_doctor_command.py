@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -247,6 +248,13 @@ def test_jobs_that_no_worker_takes(
     found = _only_queued(answers, job, diagnose, url)
     assert "fail" == found["workers"]["state"]
     assert "`modelkin serve workers`" in found["workers"]["remedy"]
+    late = job | {"not_before": "2026-01-01T00:00:01Z"}  # its delay is over
+    assert "fail" == _only_queued(answers, late, diagnose, url)["workers"]["state"]
+    half_a_minute = datetime.now(UTC) - timedelta(seconds=30)
+    recent = job | {"created_at": half_a_minute.isoformat()}
+    found = _only_queued(answers, recent, diagnose, url)
+    assert "warn" == found["workers"]["state"]
+    assert "none runs" in found["workers"]["detail"]
 
 
 def _only_queued(
@@ -260,7 +268,10 @@ def _only_queued(
         plain(self)
 
     answers.do_GET = do_get  # type: ignore[method-assign]
-    return diagnose("--url", url)
+    try:
+        return diagnose("--url", url)
+    finally:
+        answers.do_GET = plain  # type: ignore[method-assign]
 
 
 @pytest.mark.usefixtures("_forked")

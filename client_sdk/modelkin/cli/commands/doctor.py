@@ -42,6 +42,8 @@ from modelkin.types.spaces import SpaceInfo
 __all__ = ["doctor", "doctor_options"]
 
 _NO_JOB: Final = "00000000-0000-7000-8000-000000000000"
+_SOON: Final = timedelta(seconds=10)
+"""The wait for a worker that says nothing."""
 _LONG_QUEUED: Final = timedelta(minutes=1)
 """The longest time that a job waits where a worker is free."""
 _MIN_FREE_BYTES: Final = 1 << 30
@@ -251,21 +253,26 @@ def _workers(client: Client) -> Check:
         return Check("workers", "warn", f"not known: {error.detail}", "ask with a key that reads")
     if newest is None:
         return Check("workers", "ok", "no job was started yet, so none waits")
-    waited = max((datetime.now(UTC) - job.created_at for job in queued), default=timedelta())
+    now = datetime.now(UTC)
+    waited = max((now - _due_at(job) for job in queued), default=timedelta())
     waiting = f"{quantity(len(queued), 'job')} queued"
-    if running is None and waited > _LONG_QUEUED:
-        found = (
-            f"{quantity(len(queued), 'job')} queued, for {waited.total_seconds():,.0f} s, none runs"
-        )
-        return Check(
-            "workers", "fail", found, f"start a worker with `{operator_command('workers')}`"
-        )
-    return Check("workers", "ok", f"{waiting}; the newest {newest.state}")
+    if running is not None or waited < _SOON:
+        return Check("workers", "ok", f"{waiting}; the newest {newest.state}")
+    found = f"{waiting}, for {waited.total_seconds():,.0f} s, none runs"
+    start = f"start a worker with `{operator_command('workers')}`"
+    if waited > _LONG_QUEUED:
+        return Check("workers", "fail", found, start)
+    return Check("workers", "warn", found, f"ask again in a minute; if it still waits, {start}")
 
 
 def _is_due(job: JobInfo) -> bool:
     """Whether a job has begun, or waits for nothing but a worker."""
-    return job.state != "queued" or job.not_before is None
+    return job.state != "queued" or _due_at(job) <= datetime.now(UTC)
+
+
+def _due_at(job: JobInfo) -> datetime:
+    """Since when a queued job waits for a worker."""
+    return max(job.created_at, job.not_before or job.created_at)
 
 
 def _space(client: Client, name: str | None) -> Iterator[Check]:
