@@ -116,6 +116,7 @@ class AnatomyService:
             asked=asked.compared,
             preferred=[record.name for record, _ in kin if record.stated_by == "hub"],
             of_equals=_likely_bases(asked.record, [record for record, _ in kin]),
+            made_from_it=_made_from(asked.record, [record for record, _ in kin]),
         )
         return ModelAnatomy(
             asked.record,
@@ -291,6 +292,17 @@ def relative_to(
     [parent] = alone.parents
     edge = edge_to(record, other, parent.verdict, parent.share_of_lines)
     return Relative(other, parent, alone.relations, found, parent.log10_e, edge)
+
+
+def _made_from(record: FingerprintRecord | None, kin: Sequence[FingerprintRecord]) -> set[str]:
+    """Those of a model's kin that are declared to be made from it, through any number of them."""
+    own = set[str]() if record is None else {record.name}
+    found, more = set[str](), own
+    while more:
+        declare = {each.name for each in kin if more & {*each.facts.base_models}}
+        more = declare - found - own
+        found |= more
+    return found
 
 
 def _likely_bases(record: FingerprintRecord | None, kin: Sequence[FingerprintRecord]) -> list[str]:

@@ -10,6 +10,7 @@ from app.fingerprints.records import NO_FACTS, Facts
 from modelkin import anatomy
 from tests.app.anatomy.families import BODY, DERIVATIONS, Family, derived, stranger, tensors_of
 from tests.sdk.core.fingerprints.planted import fingerprint
+from tests.sdk.core.fingerprints.relatives import FIRST, SECOND, average
 from tests.support.fixtures import on_one_database
 
 COPIES = ("renamed", "transposed", "flipped", "kernels")
@@ -124,3 +125,17 @@ def test_a_body_is_a_fingerprint(hub: Family) -> None:
     assert (422, "invalid_fingerprint") == (damaged.status_code, damaged.json()["code"])
     large = post("/v1/relatives", content=bytes((4 << 20) + 1), headers=BODY)
     assert (413, "payload_too_large") == (large.status_code, large.json()["code"])
+
+
+@on_one_database
+def test_an_original_is_no_average_of_what_declares_it(family: Family) -> None:
+    """Directly or through another one: two that drifted from it have it between them."""
+    family.put("original", fingerprint(average(FIRST, SECOND, 0.5)))
+    family.put("first", fingerprint(FIRST))
+    family.put("second", fingerprint(SECOND))
+    said = [each["relation"] for each in family.anatomy("original")["relations"]]
+    assert "average" in said
+    family.put("first", fingerprint(FIRST), facts=Facts(base_models=("between",)))
+    family.put("between", fingerprint(FIRST), facts=Facts(base_models=("original",)))
+    said = [each["relation"] for each in family.anatomy("original")["relations"]]
+    assert "average" not in said

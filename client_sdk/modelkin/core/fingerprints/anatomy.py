@@ -143,6 +143,7 @@ def anatomy_of(
     asked: int | None = None,
     preferred: Collection[str] = (),
     of_equals: Sequence[str] = (),
+    made_from_it: Collection[str] = (),
     of_catalogue: bool = False,
 ) -> Anatomy:
     """Make an anatomy of what the comparisons with models have found.
@@ -155,6 +156,8 @@ def anatomy_of(
             origin of a few tensors, they stand before models of which others say what they are.
         of_equals: names of models that stand first among those that add as many lines, in this
             order: of a base and its children one cannot tell by lines which a layer comes from.
+        made_from_it: names of models that are declared to be made from the checkpoint, which is no
+            average of them: two that drifted from it in other ways have it between them.
         of_catalogue: whether they were chosen among the bases of a catalogue.
     """
     among: Among = "catalogue" if of_catalogue else "given" if asked is None else "stored"
@@ -189,7 +192,14 @@ def anatomy_of(
     )
     ranked = _nearest_first(found, first, of_equals)
     parents = tuple(replace(alone[each.model], added=added) for each, added in ranked)
-    said = relations(checkpoint, [each for each, _ in ranked], parents, asked, among=among)
+    said = relations(
+        checkpoint,
+        [each for each, _ in ranked],
+        parents,
+        asked,
+        among=among,
+        made_from_it=made_from_it,
+    )
     return Anatomy(tensors, parents, scale, said)
 
 

@@ -63,6 +63,7 @@ def relations(
     models: int,
     *,
     among: Among = "given",
+    made_from_it: Collection[str] = (),
 ) -> tuple[Relation, ...]:
     """Say what a checkpoint is to its parents.
 
@@ -73,6 +74,7 @@ def relations(
         models: how many were asked.
         among: what was asked: models that somebody gave, or all that are stored or that a
             catalogue has, among which the parents were found by their keys.
+        made_from_it: the parents that are declared to be made from the checkpoint.
     """
     if not checkpoint.lines:
         return (Relation("none", (), _NO_LINES),)
@@ -84,7 +86,7 @@ def relations(
         named = set(sources)
         found = assembled([Differences(comparisons[at], own) for at, own in sources.items()])
     else:
-        average = _average_of(checkpoint, comparisons, parents)
+        average = _average_of(checkpoint, comparisons, parents, made_from_it)
         named = {0, *(average[0] if average else ())}
         found = _of_first(comparisons[0], parents[0], average is not None)
         if average:
@@ -105,10 +107,17 @@ def _nothing(models: int, among: Among) -> str:
 
 
 def _average_of(
-    checkpoint: Fingerprint, comparisons: Sequence[Comparison], parents: Sequence[Parent]
+    checkpoint: Fingerprint,
+    comparisons: Sequence[Comparison],
+    parents: Sequence[Parent],
+    made_from_it: Collection[str],
 ) -> tuple[tuple[int, int], Merge] | None:
     """The two models of which a checkpoint is an average, and how."""
-    near = [at for at, each in enumerate(parents) if each.verdict == "derived"]
+    near = [
+        at
+        for at, each in enumerate(parents)
+        if each.verdict == "derived" and each.model not in made_from_it
+    ]
     near = _unlike(comparisons, sorted(near, key=lambda at: -parents[at].share_of_lines))
     found = list[tuple[float, tuple[int, int], Merge]]()
     merges = Merges(checkpoint, [comparisons[at].theirs for at in near])

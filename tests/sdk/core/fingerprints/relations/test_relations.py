@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from modelkin.core.fingerprints.anatomy import Anatomy, anatomy
+from modelkin.core.fingerprints.anatomy import Anatomy, anatomy, anatomy_of
+from modelkin.core.fingerprints.comparison import compare
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.relations.relation import ORIGIN
 from modelkin.core.fingerprints.tensors import NotComparable
@@ -132,6 +133,15 @@ def test_an_average_is_named_with_its_shares(share: float, scale: int) -> None:
     by_model = dict(zip(of_two.models, shares, strict=True))
     assert 100 * share == pytest.approx(by_model["first"], abs=2 if scale == 1 else 6)
     assert ("shares", ("base",)) == (beside.relation, beside.models)
+
+
+def test_an_original_is_no_average_of_what_is_made_from_it() -> None:
+    """It lies between two of them by its lines as an average does: what they declare decides."""
+    merged = fingerprint(average(FIRST, SECOND, 0.5))
+    compared = [compare(merged, name, each) for name, each in (hub() | family()).items()]
+    told = [each.relation for each in anatomy_of(merged, compared).relations]
+    made = anatomy_of(merged, compared, made_from_it=("first",)).relations
+    assert ("average" in told, "average" in [each.relation for each in made]) == (True, False)
 
 
 def test_copies_of_a_parent_hide_no_average() -> None:
