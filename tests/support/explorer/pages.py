@@ -105,6 +105,7 @@ _PATHS: Final = {
     "no subscription": "/subscriptions/nowhere",
     "keys": "/keys",
     "check": "/check",
+    "words": "/words",
     "anatomies": "/anatomies",
     "anatomies found": "/anatomies?q=acme&stated_by=client&found=derived",
     "no anatomies": "/anatomies?q=nowhere",
