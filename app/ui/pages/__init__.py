@@ -24,7 +24,6 @@ from app.ui.pages import (
     sources,
     spaces,
     subscriptions,
-    words,
 )
 
 __all__ = ["PAGES"]
@@ -35,6 +34,6 @@ PAGES: Final = (
     *(matrix.routes, graph.routes, graph.data, clusterings.routes, lineages.routes),
     *(learngenes.routes, merges.routes, jobs.routes, sources.routes),
     *(subscriptions.routes, keys.routes, sign_in.routes, anatomies.routes),
-    *(anatomies.data, families.routes, families.data, words.routes),
+    *(anatomies.data, families.routes, families.data),
 )
 """The routes of all pages, in the order in which they are asked."""

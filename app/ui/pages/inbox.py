@@ -1,4 +1,4 @@
-"""``/``, ``/new``, ``/findings``, ``/samples``: what asks for a look, or how to begin.
+"""``/``, ``/new``, ``/findings``, ``/samples``, ``/words``: what asks for a look, or how to begin.
 
 With a text to search, ``/`` is the list of spaces and models with it in their name.
 """
@@ -24,6 +24,7 @@ from app.ui import programs
 from app.ui.inbox_sections import CONTRADICTED, UNDECLARED, read_part, sections_of
 from app.ui.pages.spaces import space_list
 from app.ui.rendering import PageRoutes, render
+from app.ui.words import VERDICTS, WORDS
 
 __all__ = ["data", "routes"]
 
@@ -99,6 +100,13 @@ def findings(
     with context.reading() as session:
         found = inbox.findings(session, context.tenant, verdicts, limit=_NEW)
     return render(request, "findings.html", found=found, show=show)
+
+
+@routes.get("/words")
+def words(context: ReadingContext, request: Request) -> HTMLResponse:
+    """What the words of the pages mean, and each verdict."""
+    del context  # whoever may read the pages
+    return render(request, "words.html", words=WORDS, verdicts=VERDICTS)
 
 
 @data.post("/samples", turn="heavy")

@@ -7,7 +7,7 @@ from typing import get_args
 
 import httpx
 
-from app.ui.pages.words import VERDICTS, WORDS
+from app.ui.words import VERDICTS, WORDS
 from modelkin.core.kinship.lineage import LineageVerdict
 from tests.support.fixtures import on_one_database
 

@@ -1,18 +1,10 @@
-"""``/words``: what the words of the pages mean."""
+"""What the words of the pages mean, and each verdict."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from fastapi import Request
-from fastapi.responses import HTMLResponse
-
-from app.tenancy.auth.dependencies import ReadingContext
-from app.ui.rendering import PageRoutes, render
-
-__all__ = ["VERDICTS", "WORDS", "routes"]
-
-routes = PageRoutes()
+__all__ = ["VERDICTS", "WORDS"]
 
 WORDS: Final = {
     "Support": "The positions of the parameters of a model that matter most. It holds no weight.",
@@ -52,10 +44,3 @@ VERDICTS: Final = {
     "inconclusive": "What is measured decides neither way, and the reason says why.",
 }
 """The verdicts on a declared base, what asks for a look first behind what is well."""
-
-
-@routes.get("/words")
-def words(context: ReadingContext, request: Request) -> HTMLResponse:
-    """What the words of the pages mean, and each verdict."""
-    del context  # whoever may read the pages
-    return render(request, "words.html", words=WORDS, verdicts=VERDICTS)
