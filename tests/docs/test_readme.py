@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import httpx
 import pytest
 
 from benchmarks.summary import sections
+from modelkin.cli import main
 from tests.docs.pages import blocks, run_python
 from tests.support.servers.server_process import Server
 
@@ -30,8 +34,21 @@ def server(tmp_path: Path) -> Iterator[Server]:
     assert running.stop() == 0
 
 
+def session(text: str) -> str:
+    """A console block with what its commands really print, without progress and remarks."""
+    commands = [line for line in text.splitlines() if line.startswith("$ modelkin ")]
+    said = ""
+    for command in commands:
+        shown, (ours, _, head) = io.StringIO(), command.partition(" | head -")
+        with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(io.StringIO()):
+            main(shlex.split(ours)[2:])
+        lines = shown.getvalue().splitlines(keepends=True)
+        said += "".join([f"{command}\n", *lines[: int(head) if head else None]])
+    return said
+
+
 def test_tour(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every Python block prints exactly the block that follows it; the request has one answer."""
+    """Every block prints exactly what follows it, and the request has one answer."""
     monkeypatch.setenv("MODELKIN_URL", server.url)
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {}
@@ -40,6 +57,9 @@ def test_tour(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for kind, text in tour():
         if kind == "python":
             printed = run_python(text, str(README), namespace)
+        elif kind == "console":
+            assert text == session(text)
+            compared += 1
         elif text.startswith("curl"):
             url = text.split("'")[1].replace("http://127.0.0.1:8000", server.url)
             [nearest] = httpx.get(url, trust_env=False).json()["items"]

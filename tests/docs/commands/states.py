@@ -195,7 +195,6 @@ def write(path: Path, tensors: Tensors) -> None:
 
 
 BEFORE: Final[dict[str, Callable[[Reader], None]]] = {
-    "README.md": zoo,
     "docs/anatomy.md": an_anatomy,
     "docs/catalogue.md": bases,
     "docs/clustering.md": a_space("digits-cnn"),

@@ -33,6 +33,8 @@ ELSEWHERE = {
         "python3 -m venv": "tests/packaging installs what this line installs",
         "pip install": INSTALLS,
         "modelkin serve": SERVES,
+        "modelkin push": "tests/docs/test_readme.py, within the tour",
+        "modelkin lineage": "tests/docs/test_readme.py, within the tour",
         "curl -s 'http": "tests/docs/test_readme.py asks it within the tour",
     },
     "client_sdk/README.md": {ALL: "tests/docs/test_readers_commands.py runs them"},
