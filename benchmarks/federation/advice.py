@@ -1,11 +1,13 @@
 """What ``modelkin advise`` compares with: federations that were trained in every way.
 
-``python -m benchmarks.federation.advice`` writes the SDK's module of them. Structures are measured
+``python -m benchmarks.federation.advice`` writes the SDK's module of them, and with ``--rates`` it
+counts how often the answer on groups is right for seeds that are not in it. Structures are measured
 here; accuracies are those of the cells behind the page on clusters, and of the guide's table.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +15,9 @@ from statistics import mean
 from typing import Final, TypedDict
 
 from modelkin.core.layout import Layout
+from modelkin.federation.advice.advice import advise
 from modelkin.federation.advice.federations import Measured
+from modelkin.federation.advice.measured import MEASURED
 from modelkin.federation.advice.structure import Structure, structure_of
 from studies.cells import Cells
 from studies.federations import Federation
@@ -31,6 +35,7 @@ __all__ = [
     "main",
     "measured",
     "module_of",
+    "rates",
     "structure",
     "trained",
 ]
@@ -148,9 +153,24 @@ def module_of(federations: Iterable[Measured]) -> str:
     return _HEAD + "".join(map(_lines_of, federations)) + ")\n"
 
 
-def main() -> None:
-    """Write the module."""
-    MODULE.write_text(module_of(measured(split) for split in SPLITS))
+def rates(seeds: Iterable[int]) -> dict[str, int]:
+    """How often the answer on groups is right, wrong and none, of other seeds of each split."""
+    counts = dict.fromkeys(("right", "wrong", "not known"), 0)
+    for split, kept in zip(SPLITS, MEASURED, strict=True):
+        gain = kept.by_groups - max(kept.one_model, kept.alone)
+        for seed in seeds:
+            take = advise(structure(split.name, seed)).answers[0].take
+            said = "not known" if take == "not known" else "right"
+            counts[said if said != "right" or (take == "yes") == (gain > 0) else "wrong"] += 1
+    return counts
+
+
+def main(arguments: list[str]) -> None:
+    """Write the module, or print how often it is right."""
+    if arguments == ["--rates"]:
+        print(rates(range(SEEDS, SEEDS + 5)))
+    else:
+        MODULE.write_text(module_of(measured(split) for split in SPLITS))
 
 
 def _lines_of(federation: Measured) -> str:
@@ -177,4 +197,4 @@ MEASURED: Final = (
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

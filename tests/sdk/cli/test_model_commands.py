@@ -179,19 +179,23 @@ def test_a_fingerprint_goes_with_its_model_or_alone(
     """What stays is said; what has gone already is not missed where the other is there."""
     with modelkin.Client(server.url) as client:
         client.ensure_space("cli-prints", num_parameters=M)
-        for name in "ab":
+        for name in ("cli-prints/a", "cli-prints/b"):
             client.put_support("cli-prints", name, random_support(np.random.default_rng(1), M, K))
             client.fingerprints.put(name, made_fingerprint(1))
         where = ("--space", "cli-prints", "--yes")
-        done = run_here("rm", "a", *where, "--url", server.url)
-        assert "a: deleted\n" == done.stdout
-        assert "the fingerprint of a stays: --fingerprint deletes it, too" in done.stderr
-        assert ["a", "b"] == [each.model for each in client.fingerprints.list()]
-        assert "a: fingerprint deleted\n" == ask_here("rm", "a", "--fingerprint", *where)
-        assert "b: deleted, fingerprint deleted\n" == ask_here("rm", "b", "--fingerprint", *where)
-        client.fingerprints.put("c", made_fingerprint(1))
-        assert "c: fingerprint deleted\n" == ask_here("rm", "c", "--fingerprint", "--yes")
-        assert [] == [each.model for each in client.fingerprints.list()]
+        done = run_here("rm", "cli-prints/a", *where, "--url", server.url)
+        assert "cli-prints/a: deleted\n" == done.stdout
+        kept = "the fingerprint of cli-prints/a stays: --fingerprint deletes it, too"
+        assert kept in done.stderr
+        assert 2 == len([*client.fingerprints.list(prefix="cli-prints/")])
+        gone = ask_here("rm", "cli-prints/a", "--fingerprint", *where)
+        assert "cli-prints/a: fingerprint deleted\n" == gone
+        both = ask_here("rm", "cli-prints/b", "--fingerprint", *where)
+        assert "cli-prints/b: deleted, fingerprint deleted\n" == both
+        client.fingerprints.put("cli-prints/c", made_fingerprint(1))
+        alone = ask_here("rm", "cli-prints/c", "--fingerprint", "--yes")
+        assert "cli-prints/c: fingerprint deleted\n" == alone
+        assert [] == [*client.fingerprints.list(prefix="cli-prints/")]
 
 
 def test_nothing_is_deleted_unasked(

@@ -1,14 +1,15 @@
 """``advise``: what to train, by the measured federation that one's own is most like.
 
 Supports do not show what a model would learn. So each answer rests on federations that were trained
-in every way, whose supports are known: the one with the nearest structure decides, and is named.
+in every way, whose supports are known: the nearest ones by structure decide, and are named. Where
+these disagree, as turned images and uneven labels may, the answer is not known.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -26,6 +27,9 @@ _SCALES: Final = (0.15, 0.15, 0.2)
 """What counts as far in kappa, in the silhouette, and in groups a client."""
 _FAR: Final = 2.0
 """The distance from which a federation is like none that was measured."""
+_NEAR: Final = 1.25
+"""How much farther than the nearest one other federations may be, and count as well: two seeds of
+one federation are as far apart."""
 _DECIDED: Final = 0.005
 """The difference of two accuracies of a study of ten seeds from which one is better."""
 _BETTER: Final = 0.015
@@ -59,12 +63,15 @@ class Advice:
         structure: what its supports show.
         like: the measured federation that it is most like.
         distance: how unlike that is: 0 is the same, and from 2 on it is like none.
+        near: the measured federations that are about as near, the nearest first; none where it is
+            like none.
         answers: on groups, mixed models, personal heads, weights and robust means, in this order.
     """
 
     structure: Structure
     like: Measured
     distance: float
+    near: tuple[Measured, ...]
     answers: tuple[Answer, ...]
 
     @property
@@ -88,10 +95,11 @@ def advise(structure: Structure, samples: Sequence[int] | None = None) -> Advice
             f"there are {structure.clients} clients, and {len(samples)} numbers of samples",
             field="samples",
         )
-    distance, like = min(
-        ((_distance(structure, each), each) for each in MEASURED), key=lambda each: each[0]
-    )
-    found = Advice(structure, like, distance, ())
+    ranked = sorted(((_distance(structure, each), each) for each in MEASURED), key=lambda it: it[0])
+    distance, like = ranked[0]
+    limit = min(distance + _NEAR, _FAR)
+    near = tuple(each for apart, each in ranked if apart < limit)
+    found = Advice(structure, like, distance, near, ())
     answers = (
         _groups(found),
         _mixed(found),
@@ -99,7 +107,7 @@ def advise(structure: Structure, samples: Sequence[int] | None = None) -> Advice
         _weights(structure, samples),
         _ROBUST,
     )
-    return Advice(structure, like, distance, answers)
+    return replace(found, answers=answers)
 
 
 def _distance(structure: Structure, other: Measured) -> float:
@@ -130,35 +138,73 @@ def _groups(found: Advice) -> Answer:
             f"no group stands out: {measured}. Groups may hide: with {hidden.name}, "
             f"{hidden.by_groups:.3f} where their number is given, {hidden.one_model:.3f} else",
         )
-    rival = max(like.one_model, like.alone)
-    if like.by_groups > rival + _DECIDED:
-        return Answer(question, "yes", measured)
-    if like.by_groups < rival - _DECIDED:
-        better = "one model for all" if like.one_model == rival else "each client alone"
-        return Answer(question, "no", f"groups are there, and {better} is better: {measured}")
-    return Answer(question, "either", measured)
+    takes = {each.name: _of_groups(each) for each in found.near}
+    if _differ(takes):
+        return Answer(question, "not known", _disagree(takes, "a model for each group"))
+    why = measured + _agree(found)
+    if takes[like.name] == "no":
+        better = "one model for all" if like.one_model > like.alone else "each client alone"
+        why = f"groups are there, and {better} is better: {why}"
+    return Answer(question, takes[like.name], why)
+
+
+def _of_groups(measured: Measured) -> Take:
+    """Whether a model for each group was better where a federation was trained."""
+    gain = measured.by_groups - max(measured.one_model, measured.alone)
+    if abs(gain) <= _DECIDED:
+        return "either"
+    return "yes" if gain > 0 else "no"
+
+
+def _agree(found: Advice) -> str:
+    others = len(found.near) - 1
+    return f"; as with {others} more that are about as near" if others else ""
+
+
+def _differ(takes: Mapping[str, Take]) -> bool:
+    """Whether a way pays in one federation, and not in another one."""
+    return len({take == "yes" for take in takes.values()}) > 1
+
+
+def _disagree(takes: Mapping[str, Take], what: str) -> str:
+    """The reason of an answer that federations which are about as near contradict."""
+    better = [name for name, take in takes.items() if take == "yes"]
+    others = [name for name, take in takes.items() if take != "yes"]
+    return (
+        f"about as near are federations where {what} pays ({'; '.join(better)}) and where it does "
+        f"not ({'; '.join(others)}): train both ways, and compare"
+    )
 
 
 def _mixed(found: Advice) -> Answer:
-    return _beside(found, "a quarter of the group's model in one for all", found.like.mixed)
+    question = "a quarter of the group's model in one for all"
+    return _beside(found, question, lambda each: each.mixed)
 
 
 def _heads(found: Advice) -> Answer:
-    return _beside(found, "heads of the clients' own (FedPer)", found.like.personal)
+    return _beside(found, "heads of the clients' own (FedPer)", lambda each: each.personal)
 
 
-def _beside(found: Advice, question: str, accuracy: float | None) -> Answer:
+def _beside(found: Advice, question: str, way: Callable[[Measured], float | None]) -> Answer:
     """The answer on a way that was trained beside the plain ones."""
     like = found.like
+    accuracy = way(like)
     if not found.is_like:
         return _like_none(found, question)
     if accuracy is None or like.beside is None:
         return Answer(question, "not known", f"not measured on {like.name}")
+    takes = {
+        each.name: _taken(trained - each.beside)
+        for each in found.near
+        if (trained := way(each)) is not None and each.beside is not None
+    }
+    if _differ(takes):
+        return Answer(question, "not known", _disagree(takes, "it"))
     why = (
         f"on a small perceptron {accuracy:.3f}, and {like.beside:.3f} by the best of one model, "
         "groups and each alone"
     )
-    return Answer(question, _taken(accuracy - like.beside), why)
+    return Answer(question, takes[like.name], why)
 
 
 def _like_none(found: Advice, question: str) -> Answer:
