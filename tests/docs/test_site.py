@@ -7,16 +7,33 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from docs.site import glossary_links, weight
+from tests.support.servers.browser import opened_browser, opened_tab
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES = 8_000_000
+ASKED = {
+    "how do I delete a model": "cli.html",
+    "rotate an api key": "keys.html",
+    "ignore a finding": "audit.html",
+    "upgrade to a new version": "upgrading.html",
+    "what does mismatch mean": "audit.html",
+    "webhook signature": "webhooks.html",
+    "GGUF": "files.html",
+    "docker compose": "recipes.html",
+}
+"""Questions that people type, and the page that answers each."""
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +81,32 @@ def test_the_search_finds_answers_and_no_tables(site: Path) -> None:
     assert alone == {page for page in left_out if not page.startswith(tuple(folders))}
     assert folders == {f"{page.partition('/')[0]}/" for page in left_out - alone}
     assert {"index.html", "evidence.html", "watching.html", "reference/http.html"} <= found
+
+
+@pytest.mark.browser
+def test_questions_lead_to_their_pages(site: Path) -> None:
+    """Typed as people ask: words such as "a" and "to" count for nothing."""
+    handler = partial(_Quiet, directory=str(site))
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), handler) as server,
+        opened_browser() as browser,
+        opened_tab(browser, viewport={"width": 1400, "height": 900}) as page,
+    ):
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for question, expected in ASKED.items():
+            page.goto(f"http://127.0.0.1:{server.server_port}/index.html")
+            page.locator(".md-search__input").click()
+            page.keyboard.type(question)
+            first = page.locator(".md-search-result__item > a").first
+            expect(first).to_have_attribute("href", re.compile(rf"/{re.escape(expected)}\b"))
+        server.shutdown()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    """A server of files that logs nothing."""
+
+    def log_message(self, *args: Any) -> None:
+        del args
 
 
 def test_a_site_is_small(site: Path) -> None:
