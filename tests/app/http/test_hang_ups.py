@@ -74,4 +74,5 @@ def test_a_client_that_closes_its_socket_ends_a_matrix(busy: Busy) -> None:
     """The matrix would take seconds; within one nothing of it is computed any more."""
     busy.ask_and_hang_up("/v1/spaces/s/similarity", _HANGS_UP_AFTER_S)
     took = busy.served_s("/v1/spaces/s/similarity") - _HANGS_UP_AFTER_S
-    assert 0 <= took < 3, f"it ended {took:.2f} s after the hang-up"
+    # What had ended before would be logged with 200; a busy service begins later than it is asked.
+    assert took < 3, f"it ended {took:.2f} s after the hang-up"
