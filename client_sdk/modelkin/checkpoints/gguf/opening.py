@@ -55,8 +55,13 @@ class _Model:
         if isinstance(found, tuple):
             found = found[block] if block < len(found) else None
         if not isinstance(found, int) or found < 1:
+            has = (
+                f"no {key}"
+                if key not in self.header.metadata
+                else f"a {key} that is no number of heads"
+            )
             raise bad_checkpoint(
-                self.where, f"its {key} does not say in which order its rows of q and k are"
+                self.where, f"it has {has}, which says in which order its rows of q and k are"
             )
         return found
 

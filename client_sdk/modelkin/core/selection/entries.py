@@ -125,6 +125,13 @@ class HostEntries:
             InvalidImportance: not a vector of floats, or a float64 is negative.
         """
         array = _array(importance)
+        if array.ndim == 0 and array.dtype.kind == "O":
+            raise InvalidImportance(
+                f"an importance is a vector with an entry for each parameter, this is a "
+                f"{type(importance).__name__}: make one of a model with fisher_importance or "
+                f"weight_importance of modelkin.torch",
+                field="importance",
+            )
         if array.ndim != 1 or array.size == 0:
             raise InvalidImportance(
                 f"an importance is a vector with an entry for each parameter, "

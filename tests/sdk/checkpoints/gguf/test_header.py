@@ -189,11 +189,11 @@ def test_limits_count(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metadata", "why"),
     [
-        ({}, "its llama.attention.head_count does not say in which order"),
+        ({}, "it has no llama.attention.head_count, which says in which order its rows"),
         ({"llama.attention.head_count": 7}, "which are not those of 7 heads"),
-        ({"llama.attention.head_count": 0}, "does not say in which order"),
-        ({"llama.attention.head_count": [4]}, "does not say in which order"),  # of layer 1
-        ({"llama.attention.head_count": "4"}, "does not say in which order"),
+        ({"llama.attention.head_count": 0}, "that is no number of heads"),
+        ({"llama.attention.head_count": [4]}, "that is no number of heads"),  # of layer 1
+        ({"llama.attention.head_count": "4"}, "that is no number of heads"),
     ],
 )
 def test_the_order_of_rows_is_never_guessed(

@@ -233,3 +233,10 @@ def test_memory_stays_below_a_byte_a_parameter(
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= values.size
+
+
+@pytest.mark.parametrize("given", [None, {"weight": 1.0}, object()])
+def test_what_is_no_importance_says_how_to_make_one(given: object) -> None:
+    """A model, its state, or nothing."""
+    with pytest.raises(InvalidImportance, match=f"this is a {type(given).__name__}: make one of"):
+        select_support(given)
