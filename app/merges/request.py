@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from modelkin._validation import check_model_name
@@ -48,8 +48,8 @@ class MergeRequest:
     min_members: int = MIN_MEMBERS
     deadline: int = 3600
 
-    def check(self) -> None:
-        """Check what does not depend on the space.
+    def checked(self) -> MergeRequest:
+        """The request with names in the form that is stored; what depends on the space is open.
 
         Raises:
             InvalidParameter: fields contradict each other.
@@ -70,8 +70,17 @@ class MergeRequest:
             )
         if self.weights == "donors" and self.donors_of is None:
             raise InvalidParameter("weights='donors' needs donors_of", field="weights")
-        for place, name in enumerate(self.members or ()):
-            check_model_name(name, field=f"members[{place}]")
+        members, weights, donors_of = self.members, self.weights, self.donors_of
+        if members is not None:
+            members = tuple(
+                check_model_name(name, field=f"members[{place}]")
+                for place, name in enumerate(members)
+            )
+        if donors_of is not None:
+            donors_of = check_model_name(donors_of, field="donors_of")
+        if isinstance(weights, Mapping):
+            weights = {check_model_name(name, field="weights"): w for name, w in weights.items()}
+        return replace(self, members=members, weights=weights, donors_of=donors_of)
 
     @property
     def weighting(self) -> str | Mapping[str, float]:

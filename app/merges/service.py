@@ -119,7 +119,7 @@ class MergeService:
             InvalidParameter: the request is not possible; the error names the field.
             QuotaExceeded: the tenant's quota of open merges or of bytes is used up.
         """
-        request.check()
+        request = request.checked()
         known = repository.find_merge(reading, space, name)
         if known is not None:
             return _same(known, request), False

@@ -38,6 +38,14 @@ def wanted_of(merge: HubMerge) -> np.ndarray:
     return fedavg([values[place] for place in current.taking_part], weights)  # type: ignore[misc]
 
 
+def test_names_are_those_that_are_stored() -> None:
+    """In normal form C, wherever a request names a model: some clients spell it otherwise."""
+    written, stored = "caf\N{LATIN SMALL LETTER E}\N{COMBINING ACUTE ACCENT}", "café"
+    of_members = MergeRequest(members=(written, "b", "c"), weights={written: 1.0}).checked()
+    assert ((stored, "b", "c"), {stored: 1.0}) == (of_members.members, of_members.weights)
+    assert stored == MergeRequest(donors_of=written).checked().donors_of
+
+
 @pytest.mark.parametrize("members", range(3, 9))
 def test_by_default_one_member_may_be_away(members: int) -> None:
     """The others are enough to hold the shards; of three, nobody may be left out anyhow."""
