@@ -25,13 +25,17 @@ ROOT = Path(__file__).parents[2]
 MOST_BYTES = 8_000_000
 ASKED = {
     "how do I delete a model": "cli.html",
+    "how do I find duplicates": "cli.html",
     "rotate an api key": "keys.html",
+    "is my data private": "privacy.html",
     "ignore a finding": "audit.html",
     "upgrade to a new version": "upgrading.html",
     "what does mismatch mean": "audit.html",
     "webhook signature": "webhooks.html",
+    "memory": "capacity.html",
     "GGUF": "files.html",
     "docker compose": "recipes.html",
+    "can I use my own loss": "method.html",
 }
 """Questions that people type, and the page that answers each."""
 
