@@ -85,9 +85,13 @@ class LineageService:
         lineage = with_chance(
             self._comparer, session, space, evidence.model, lineage, evidence.near, evidence.bases
         )
-        lineage = with_lines(lineage, lines, decided)
+        lineage = with_lines(
+            lineage, lines, decided, is_root=evidence.is_root, roots=evidence.roots(session)
+        )
         said = [*evidence.caveats(session), *clauses_of_lines(lineage, lines, decided)]
-        return summary_of(lineage, said, of_data=space.importance.kind in OF_DATA)
+        return summary_of(
+            lineage, said, of_data=space.importance.kind in OF_DATA, is_root=evidence.is_root
+        )
 
     def _measure(
         self, session: Reader, space: SpaceRecord, tenant: Tenant, name: str, deadline: Deadline

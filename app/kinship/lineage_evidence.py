@@ -18,7 +18,7 @@ from app.kinship.family import Family
 from app.kinship.lines.judge import Lines
 from app.kinship.measurements import Measurements, kin_of
 from app.kinship.neighborhood import Neighborhood
-from app.kinship.repository import ids_declaring
+from app.kinship.repository import declared_bases, ids_declaring
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.catalog.repositories.models import find_models
@@ -183,7 +183,7 @@ class LineageEvidence:
         open_between = measured.base is not None and is_between(measured.estimate(measured.base))
         if verdict == "inconclusive" and not open_between:
             return None
-        if verdict == "undeclared" and self._is_root:
+        if self.is_root:
             return self._other_root(session)
         likely = measured.standing_out(measured.background, self.family.bases)
         if likely is not None or verdict != "mismatch":
@@ -193,15 +193,32 @@ class LineageEvidence:
         everyone = self.neighborhood.background(unrelated=True, without=made_from_it)
         return measured.standing_out(everyone, self.family.bases)
 
-    @property
-    def _is_root(self) -> bool:
-        """Whether models that stand out near this one are declared to be made from it."""
+    @cached_property
+    def is_root(self) -> bool:
+        """Whether this model declares no base, and others declare it that stand out near it.
+
+        Lines show kin where S does not, as after another order of rows or in another layout.
+        """
+        if self.verdict != "undeclared":
+            return False
         measured = self.decided.measured
-        return any(
+        return (self.lines is not None and self.lines.is_root) or any(
             self.family.relation(item.model) == "derivative"
             and stands_out(measured.estimate(item), measured.beside(item))
             for item in self.near
         )
+
+    def roots(self, session: Reader) -> set[str]:
+        """The roots with lines in common with this one, where it is a root itself."""
+        if not self.is_root or self.lines is None or self.lines.near is None:
+            return set()
+        names = [each.record.name for each in self.lines.near.items]
+        declared = declared_bases(session, self.space, names)
+        return {
+            name
+            for name in names
+            if not declared.get(name) and ids_declaring(session, self.space, [name])
+        }
 
     def _other_root(self, session: Reader) -> str | None:
         """The nearest root beside this one: either may be the base of the other.

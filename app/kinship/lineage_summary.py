@@ -22,7 +22,11 @@ __all__ = ["summary_of"]
 
 
 def summary_of(
-    lineage: Lineage, caveats: Iterable[str | None], *, of_data: bool = False
+    lineage: Lineage,
+    caveats: Iterable[str | None],
+    *,
+    of_data: bool = False,
+    is_root: bool = False,
 ) -> Lineage:
     """Add the summary to a lineage that is complete otherwise.
 
@@ -30,8 +34,10 @@ def summary_of(
         lineage: a lineage with an empty summary.
         caveats: clauses that come last; None for none.
         of_data: whether near models of the space have similar data, and may be made from anything.
+        is_root: whether others declare the model, which declares no base.
     """
-    say = _UNJUDGED.get(lineage.verdict) or _JUDGED[lineage.reason or ""]
+    is_root = is_root and lineage.likely_base is None
+    say = _root if is_root else _UNJUDGED.get(lineage.verdict) or _JUDGED[lineage.reason or ""]
     words = say(lineage) + others_text(lineage, "not in this space")
     is_by_lines = lineage.reason == "lines" or lineage.likely_by_lines is not None
     if lineage.log10_p is not None and not is_by_lines and not is_at_chance(lineage.log10_p):
@@ -111,13 +117,17 @@ def _kappa(kin: Kin | None) -> str:
 
 
 def _undeclared(lineage: Lineage) -> str:
-    if lineage.likely_base:
-        return "No base is declared."
-    out = [each for each in lineage.kin if each.stands_out]
-    if not any(each.relation == "derivative" for each in out):
-        return "No base is declared. No model stands out as one."
+    no_candidate = "" if lineage.likely_base else " No model stands out as one."
+    return f"No base is declared.{no_candidate}"
+
+
+def _root(lineage: Lineage) -> str:
     words = "No base is declared, and others declare this one: it is the root of a family."
-    silent = [each.model for each in out if each.relation is None and not each.base_models]
+    silent = [
+        each.model
+        for each in lineage.kin
+        if each.stands_out and each.relation is None and not each.base_models
+    ]
     if silent:
         words += f" {silent[0]!r}, which declares none, may be made from it, or be its base."
     return words

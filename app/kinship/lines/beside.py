@@ -6,6 +6,7 @@ compares index by index, and lines wherever they stand.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -20,13 +21,22 @@ __all__ = ["clauses_of_lines", "with_lines"]
 _SETTLED: Final = ("consistent", "mismatch")
 
 
-def with_lines(lineage: Lineage, lines: Lines | None, decided: JudgedByLines | None) -> Lineage:
+def with_lines(
+    lineage: Lineage,
+    lines: Lines | None,
+    decided: JudgedByLines | None,
+    *,
+    is_root: bool = False,
+    roots: Collection[str] = (),
+) -> Lineage:
     """Add what lines say to the lineage of a model of a space.
 
     Args:
         lineage: by S alone, with an empty summary.
         lines: of the model; None where it has no fingerprint.
         decided: of the base that decides; None where that has none.
+        is_root: whether others declare the model, which declares no base.
+        roots: other models of the space that are roots.
     """
     if lines is None:
         return lineage
@@ -40,8 +50,9 @@ def with_lines(lineage: Lineage, lines: Lines | None, decided: JudgedByLines | N
     )
     wanted = lineage.verdict not in ("consistent", "inconclusive")
     by_lines = lineage.reason == "lines" or lineage.likely_base is None
-    if lines.likely is not None and wanted and by_lines:
-        likely = lines.likely.shown
+    near = lines.likely_base(is_root=is_root, roots=roots)
+    if near is not None and wanted and by_lines:
+        likely = near.shown
         lineage = replace(lineage, likely_base=likely.model, likely_by_lines=likely)
     found = evidence or lineage.likely_by_lines
     if found is None or lineage.base is not None or lineage.reason not in (None, "lines"):

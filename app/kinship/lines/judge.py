@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.fingerprints.records import FingerprintRecord
@@ -42,16 +42,35 @@ class Lines:
         bases: its declared bases that have a fingerprint, by name.
         whole: what it is to several of them together; None where each is by itself.
         near: the models with lines in common; None where they were not needed.
-        likely: the one that may be its base; None for none, or where a base is confirmed.
-        is_root: whether it declares no base, and models with lines in common declare it.
+        family: what it and these models declare; None where they were not needed.
     """
 
     model: ReadModel
     bases: Mapping[str, JudgedByLines]
     whole: Whole | None
     near: NearModels | None
-    likely: NearByLines | None
-    is_root: bool = False
+    family: Family | None
+
+    @property
+    def is_root(self) -> bool:
+        """Whether the model declares no base, and models with lines in common declare it."""
+        if self.near is None or self.family is None or self.family.declared:
+            return False
+        return _has_derivatives(self.near, self.family)
+
+    def likely_base(
+        self, *, is_root: bool = False, roots: Collection[str] = ()
+    ) -> NearByLines | None:
+        """The model that may be the base; None for none, or where a base is confirmed.
+
+        Args:
+            is_root: whether the model is known to be a root, by lines or by anything else.
+            roots: other models that are known to be roots, besides those that lines show.
+        """
+        if self.near is None or self.family is None:
+            return None
+        among = {*roots, *_roots(self.family)} if is_root or self.is_root else None
+        return _likely(self.model.record, self.near, self.family, among)
 
     def relation(self, evidence: LineEvidence | None) -> LineageRelation | None:
         """What the model is to its bases in one word: to several together, else to one.
@@ -126,15 +145,13 @@ class LineJudge:
                 judgement = judge_by_lines(model.fingerprint, name, base.fingerprint)
                 compared.append(judgement.comparison)
                 bases[name] = JudgedByLines.of(model, base.record, judgement)
-        near, family, likely, is_root = None, None, None, False
+        near, family = None, None
         if not any(each.judgement.verdict == "consistent" for each in bases.values()):
             near = self._kinfolk.near(session, tenant, model.record, deadline)
             family = self._family(session, tenant, model, declared, near)
             bases = self._contradicted(session, model, bases, near, family, deadline)
-            is_root = not declared and _has_derivatives(near, family)
-            likely = _likely(model.record, near, family, is_root=is_root)
         whole = self._whole(session, tenant, model, compared, bases)
-        return Lines(model, bases, whole, near, likely, is_root)
+        return Lines(model, bases, whole, near, family)
 
     def share(
         self, session: Reader, tenant: Tenant, name: str, base: str, known: Lines | None
@@ -247,30 +264,40 @@ def _again(model: ReadModel, base: JudgedByLines, others: Sequence[Comparison]) 
 
 
 def _has_derivatives(near: NearModels, family: Family) -> bool:
-    """Whether a model with enough lines in common is declared to be made from this one."""
+    """Whether a model that is declared to be made from this one has lines in common with it.
+
+    How many does not matter, as for the edge of a declared base: a heavy training leaves few.
+    """
     return any(
-        each.verdict in WHOLE and each.share >= EDGE_SHARE
+        each.verdict in WHOLE
         for each in near.items
         if family.relation(each.record.name) == "derivative"
     )
 
 
+def _roots(family: Family) -> set[str]:
+    """The models that others declare, and that declare no base."""
+    declared = {base for bases in family.bases.values() for base in bases}
+    return {name for name in declared if not family.bases.get(name)}
+
+
 def _likely(
-    record: FingerprintRecord, near: NearModels, family: Family, *, is_root: bool
+    record: FingerprintRecord, near: NearModels, family: Family, roots: Collection[str] | None
 ) -> NearByLines | None:
     """The model that may be the base: one that is drawn as it, else the nearest that may be older.
 
     Models that the service read stand before those that others state. A base of the nearest that is
-    about as near stands for it. Of a root, which others declare as their base, it is one that is
-    drawn as its base or another root: all else may be made from it.
+    about as near stands for it. Of a root, which others declare as their base, it is another root,
+    or one that is known to be older: all else may be made from it, and is itself the finding.
+
+    Args:
+        roots: the roots among the near models, if the model is one itself.
     """
-    declared = {base for bases in family.bases.values() for base in bases}
-    roots = {name for name in declared if not family.bases.get(name)}
     found = {
         each.record.name: each
         for each in near.items
         if each.verdict in WHOLE and each.share >= EDGE_SHARE
-        if not is_root or each.edge is not None or each.record.name in roots
+        if roots is None or each.record.name in roots or not _may_be_made_from(record, each)
         if each.edge is not None or not _is_younger(each.record, record)
         if family.relation(each.record.name) in (None, "ancestor", "sibling")
     }
@@ -293,6 +320,20 @@ def _likely(
                 likely = found[base]
                 break
     return likely
+
+
+def _may_be_made_from(record: FingerprintRecord, other: NearByLines) -> bool:
+    """Whether a near model may be made from this one, and would be found to be.
+
+    A copy, or a model that this one is a part of, is drawn as the base though no date says so. Of
+    a far larger one too few lines are this one's to find it there.
+    """
+    dated = record.facts.published_at is not None and other.record.facts.published_at is not None
+    if other.edge is None:
+        return True
+    if other.edge == "declared" or dated:
+        return False
+    return other.share * record.parameters >= EDGE_SHARE * other.record.parameters
 
 
 def _is_younger(other: FingerprintRecord, record: FingerprintRecord) -> bool:

@@ -68,7 +68,8 @@ class FingerprintLineageService:
         )
         counts = base is not None and verdict != "cycle"
         evidence = None if decided is None else decided.lines
-        likely = None if lines.likely is None or verdict == "consistent" else lines.likely.shown
+        near = None if verdict == "consistent" else lines.likely_base()
+        likely = None if near is None else near.shown
         measured = evidence or likely
         lineage = FingerprintLineage(
             model=name,

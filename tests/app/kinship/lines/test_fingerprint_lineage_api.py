@@ -122,6 +122,14 @@ def test_a_root_is_offered_no_child_of_its_own(stored: Fingerprints) -> None:
     assert ("undeclared", None) == (found["verdict"], found["likely_base"])
     assert "others declare this one: it is the root of a family." in found["summary"]
     assert "base" == stored.lineage("silent")["likely_base"]
+    stored.delete("silent")
+    for silent in ("base", "up-scaled"):  # a copy, and one that the root is a part of
+        stored.put("silent", planted(silent))
+        assert stored.lineage("base")["likely_base"] is None
+        assert "base" == stored.lineage("silent")["likely_base"]
+    stored.put("base", planted("base"), published_at=NEW)
+    stored.put("silent", planted("base"), published_at=OLD)
+    assert "silent" == stored.lineage("base")["likely_base"]
 
 
 def test_an_unknown_base_is_said_to_be_so(stored: Fingerprints) -> None:

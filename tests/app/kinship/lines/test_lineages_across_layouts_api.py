@@ -106,6 +106,33 @@ def test_a_base_of_another_layout_is_contradicted(stored: Fingerprints, space: F
     )
 
 
+def test_lines_offer_a_root_no_child_of_its_own(stored: Fingerprints, space: Family) -> None:
+    """Where S or lines alone show that others are made from it, and beside a copy."""
+    space.declare("model", "base")
+    for name in ("base", "other-0"):
+        stored.put(name, planted("base"))  # by S, other-0 is a stranger
+    found = space.lineage("base")
+    assert ("undeclared", None) == (found["verdict"], found["likely_base"])
+    assert "others declare this one: it is the root of a family." in found["summary"]
+    assert "base" == space.lineage("other-0")["likely_base"]
+    assert ["other-0"] == [each["model"] for each in space.findings(verdict="undeclared")]
+    stored.put("other-1", planted("tuned"), base_models=("other-0",))
+    space.declare("other-1", "other-0")
+    assert "base" == space.lineage("other-0")["likely_base"]  # two roots are one each
+    assert "other-0" == space.lineage("base")["likely_base"]
+
+
+def test_a_root_by_lines_is_offered_no_child_by_s(stored: Fingerprints, space: Family) -> None:
+    """What declares it may have another layout, or be in no space."""
+    assert "model" == space.lineage("base")["likely_base"]
+    stored.put("base", planted("base"))
+    stored.put("made", planted("tuned"), base_models=("base",))
+    found = space.lineage("base")
+    assert ("undeclared", None) == (found["verdict"], found["likely_base"])
+    assert "'model', which declares none, may be made from it" in found["summary"]
+    assert "base" == space.lineage("model")["likely_base"]
+
+
 def test_lines_agree_with_s_within_a_layout(stored: Fingerprints, space: Family) -> None:
     """S keeps its verdict and reason, and the answer says that lines come to the same."""
     space.declare("model", "base")
