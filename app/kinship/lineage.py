@@ -9,6 +9,7 @@ so, and contradict nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -26,6 +27,7 @@ from app.kinship.lines.judge import LineJudge
 from app.kinship.measurements import link_of
 from app.kinship.neighborhood import Neighborhood, scan_neighborhood
 from app.kinship.pair_backgrounds import PairBackgrounds
+from app.kinship.repository import names_stored
 from app.models.catalog.reader import ModelReader, Subject
 from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.index.registry import IndexRegistry
@@ -113,10 +115,20 @@ class LineageService:
         )
         lines = self._lines.of(session, tenant, name, model.bases, deadline)
         require_time(deadline)
-        bases = [settled(each, space, model, constants, lines) for each in judged]
+        elsewhere = self._stored_elsewhere(session, space, tenant, model.bases)
+        bases = [settled(each, space, model, constants, lines, elsewhere) for each in judged]
         return LineageEvidence(
             space, model, constants, family, neighborhood, near.items, bases, lines
         )
+
+    def _stored_elsewhere(
+        self, session: Reader, space: SpaceRecord, tenant: Tenant, bases: Sequence[str]
+    ) -> set[str]:
+        """The bases of a difference that are stored at all; of other models nobody asks."""
+        if space.importance.kind != "delta" or not bases:
+            return set()
+        found = names_stored(session, tenant.id, bases)
+        return found | self._lines.declared_bases(session, tenant, bases).keys()
 
     def _find_constants(self, session: Reader, space: SpaceRecord, subject: Subject) -> Constants:
         """The tensors that are left out; the model and its declared bases may show them alone."""

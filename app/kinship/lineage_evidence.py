@@ -6,7 +6,7 @@ answer is put together, with what has to be said beside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -256,22 +256,34 @@ def settled(
     model: ModelRecord,
     constants: Constants,
     lines: Lines | None,
+    elsewhere: Collection[str] = (),
 ) -> JudgedBase:
-    """A declared base with all that its space and lines say beside the measured judgement."""
+    """A declared base with all that its space and lines say beside the measured judgement.
+
+    Args:
+        elsewhere: the declared bases that other spaces of the tenant, or fingerprints, have.
+    """
     if space.importance.kind == "delta":
-        base = _of_differences(space, model, base)
+        base = _of_differences(space, model, base, elsewhere)
     else:
         base = replace(base, judgement=_judgement_outside(base, constants))
     return base.beside(lines)
 
 
-def _of_differences(space: SpaceRecord, model: ModelRecord, base: JudgedBase) -> JudgedBase:
-    """A declared base that a space holds differences from, so that it need not be in the space."""
+def _of_differences(
+    space: SpaceRecord, model: ModelRecord, base: JudgedBase, elsewhere: Collection[str]
+) -> JudgedBase:
+    """A declared base that a space holds differences from, so that it need not be in the space.
+
+    Where nobody but the model says what its difference is from, as of a pushed adapter, any base
+    that is stored counts.
+    """
     if base.judgement is not None or base.measured.declared is None:
         return base
     stated = (space.importance.base or "").rpartition("@")[0]
     taken = str(hub_of(model).get("base")).rpartition("@")[0] or hub_of(model).get("base")
-    if base.measured.declared not in {stated, taken}:
+    said = {stated, taken} - {"", None}
+    if base.measured.declared not in (said or elsewhere):
         return base
     return replace(base, judgement=Judgement("inconclusive", "differences"))
 

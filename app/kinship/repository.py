@@ -21,6 +21,7 @@ from app.models.catalog.records import ShownKind
 from app.models.catalog.repositories import bases as declared
 from app.models.catalog.repositories.model_filters import tag_conditions
 from app.models.spaces.records import SpaceRecord
+from app.models.spaces.repositories.spaces import exists
 
 __all__ = [
     "LabelledModel",
@@ -145,6 +146,13 @@ def ids_across_spaces(
     for space_id, model_id in session.execute(query.order_by(ModelRow.id).limit(limit)):
         found.setdefault(space_id, []).append(model_id)
     return found
+
+
+def names_stored(session: Reader, tenant_id: int, names: Sequence[str]) -> set[str]:
+    """Those of some names that a model of any space of the tenant has."""
+    own = select(SpaceRow.id).where(SpaceRow.tenant_id == tenant_id, exists)
+    query = select(ModelRow.name).where(ModelRow.space_id.in_(own), ModelRow.name.in_(names))
+    return set(session.scalars(query))
 
 
 def count_nodes(session: Reader, space: SpaceRecord, tags: Sequence[str]) -> int:

@@ -190,6 +190,19 @@ def test_differences_contradict_no_base(http: httpx.Client) -> None:
         assert "This space holds differences" in found["summary"]
 
 
+def test_a_difference_from_a_base_of_another_space_is_no_unknown_base(http: httpx.Client) -> None:
+    """A pushed adapter has no fingerprint, and its space does not say what it is from."""
+    rng, adapters, models = np.random.default_rng(11), space_of(http, "delta"), space_of(http)
+    adapters.put("adapter", support(trained(rng)))
+    declare(adapters, "adapter", "acme/base-of-adapters")
+    found = lineage(adapters, "adapter")
+    assert ("unknown_base", None) == (found["verdict"], found["reason"])
+    models.put("acme/base-of-adapters", support(trained(rng)))
+    found = lineage(adapters, "adapter")
+    assert ("inconclusive", "differences") == (found["verdict"], found["reason"])
+    assert "differences from 'acme/base-of-adapters', the declared base" in found["summary"]
+
+
 def test_near_models_of_data_are_no_lineage(http: httpx.Client) -> None:
     """In a space of gradients a near model has similar data, and no answer calls it a base."""
     rng, space = np.random.default_rng(5), space_of(http, "fisher")
