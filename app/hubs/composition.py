@@ -15,7 +15,7 @@ from app.hubs.ingestion.model_writer import IngestWriter
 from app.hubs.ingestion.selection_plan import Sizes
 from app.hubs.ingestion.selector import SupportSelector
 from app.hubs.ingestion.service import IngestionService
-from app.hubs.ingestion.space_resolver import SpaceResolver
+from app.hubs.ingestion.spaces.resolver import SpaceResolver
 from app.hubs.polling import HubPoller
 from app.hubs.service import SourceService
 from app.hubs.sync_requests import SyncScheduler

@@ -21,7 +21,7 @@ from app.hubs.ingestion.masks import tables_of_two_values
 from app.hubs.ingestion.reading import FetchedReading, LinesRequest
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import PlannedSize, Sizes, select
-from app.hubs.ingestion.space_resolver import SpaceResolver, SpaceTarget
+from app.hubs.ingestion.spaces.resolver import SpaceResolver, SpaceTarget
 from app.hubs.ingestion.stored_models import require_free
 from app.hubs.records import ImportanceName
 from app.infra.db.database import Database, Reader

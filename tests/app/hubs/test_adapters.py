@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.hubs.ingestion.space_resolver import adapter_space_name
+from app.hubs.ingestion.spaces.names import adapter_space_name
 from modelkin.checkpoints import open_checkpoint, select_from_checkpoint
 from modelkin.core.support import Support
 from tests.sdk.adapters.folders import CONFIG, adapter_folder, factors, random_factors

@@ -9,13 +9,17 @@ adapters go to ``{space}-lora-{digest of the base's name and of the targeted ten
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from app.hubs.ingestion.spaces.names import (
+    adapter_space_name,
+    continues,
+    layout_space_name,
+    sister_name,
+    stem_of,
+)
 from app.infra.db.database import Database, Reader
 from app.infra.errors import SpaceExists
 from app.models.catalog.repositories import bases
@@ -33,51 +37,10 @@ from modelkin.core.matching.correspondence import correspond
 from modelkin.core.matching.remedies import remedy_of
 from modelkin.errors import SpaceMismatch
 
-__all__ = [
-    "ResolvedSpace",
-    "SpaceResolver",
-    "SpaceTarget",
-    "adapter_space_name",
-    "layout_digest",
-    "sister_name",
-]
+__all__ = ["ResolvedSpace", "SpaceResolver", "SpaceTarget"]
 
-_DIGEST_DIGITS: Final = 12
-_DIGEST: Final = re.compile(f"[0-9a-f]{{{_DIGEST_DIGITS}}}")
 _MAX_SIBLINGS: Final = 1000
-_MAX_NAME_LENGTH: Final = 100
-"""Characters of a space's name."""
 _NUM_PERM, _SEED = 256, 1
-
-
-def layout_digest(layout: Layout) -> str:
-    """12 hexadecimal digits: a digest of the tensors' names and shapes in any order."""
-    facts = sorted((tensor.name, tensor.shape) for tensor in layout.tensors)
-    text = json.dumps(facts, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_DIGITS]
-
-
-def sister_name(space: str, digest: str) -> str:
-    """Return the name of the space of differences beside a space.
-
-    Args:
-        space: the name of the space of weights.
-        digest: the digest of the base, in hexadecimal digits; the first 12 count.
-    """
-    return _name_with_suffix(space, f"delta-{digest[:_DIGEST_DIGITS]}")
-
-
-def adapter_space_name(space: str, base: str | None, layout: Layout) -> str:
-    """The name of the space of adapters beside a space.
-
-    Args:
-        space: the name of the space of weights.
-        base: the name of the base that the adapters change; None if it is not known.
-        layout: the tensors that they target.
-    """
-    facts = json.dumps([base, layout_digest(layout)], separators=(",", ":"))
-    digest = hashlib.sha256(facts.encode()).hexdigest()
-    return _name_with_suffix(space, f"lora-{digest[:_DIGEST_DIGITS]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +119,10 @@ class SpaceResolver:
         kept = layout.without(exclude, unmatched_ok=True)
         if named is None or _fit(session, named, kept).share:
             return _target(session, name, kept, exclude, named)
-        own = _name_with_suffix(name, layout_digest(kept))
+        own = layout_space_name(name, kept)
         found = _fitting(session, tenant, own, kept)
         if found is None:
-            siblings = list(_siblings(session, tenant, name))
+            siblings = list(_siblings(session, tenant, name, kept))
             best = best_fit([_fit(session, space, kept) for space in siblings])
             if best is not None:
                 nearest = siblings[best]
@@ -320,12 +283,11 @@ def _fitting(session: Reader, tenant: Tenant, name: str, layout: Layout) -> Spac
     )
 
 
-def _siblings(session: Reader, tenant: Tenant, name: str) -> Iterator[SpaceRecord]:
+def _siblings(session: Reader, tenant: Tenant, name: str, layout: Layout) -> Iterator[SpaceRecord]:
     """The spaces of weights that were made beside a space for other layouts, oldest first."""
-    stem = _name_with_suffix(name, "0" * _DIGEST_DIGITS)[:-_DIGEST_DIGITS]
+    stem = stem_of(layout_space_name(name, layout))
     for space in spaces.find_by_prefix(session, tenant, stem, limit=_MAX_SIBLINGS):
-        digest = space.name.removeprefix(stem)
-        if _DIGEST.fullmatch(digest) and space.importance.kind == "weight":
+        if continues(stem, space.name) and space.importance.kind == "weight":
             yield space
 
 
@@ -333,12 +295,12 @@ def _of_moved(
     session: Reader, tenant: Tenant, name: str, layout: Layout, base: str
 ) -> SpaceRecord | None:
     """The space of a base's adapters that was made when the base had another name."""
-    stem = adapter_space_name(name, base, layout)[:-_DIGEST_DIGITS]
+    stem = stem_of(adapter_space_name(name, base, layout))
     for space_id in bases.spaces_declaring(session, tenant.id, [base]):
         space = spaces.find_space_by_id(session, space_id)
-        if space is None or not space.name.startswith(stem):
+        if space is None or not continues(stem, space.name):
             continue
-        if _DIGEST.fullmatch(space.name.removeprefix(stem)) and _fits(session, space, layout):
+        if _fits(session, space, layout):
             return space
     return None
 
@@ -359,10 +321,6 @@ def _require_plain(space: SpaceRecord | None) -> None:
 
 def _patterns(space: SpaceRecord | None, patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*patterns, *(() if space is None else space.exclude)]))
-
-
-def _name_with_suffix(space: str, suffix: str) -> str:
-    return f"{space[: _MAX_NAME_LENGTH - len(suffix) - 1]}-{suffix}"
 
 
 def _fits(session: Reader, space: SpaceRecord, layout: Layout) -> bool:
