@@ -30,6 +30,7 @@ from app.models.spaces.service import SpaceService
 from app.models.spaces.stored_layouts import StoredLayout
 from app.models.spaces.support_sizes import SupportSizeRequest
 from app.tenancy.auth.records import Tenant
+from app.tenancy.quotas.repository import lock_tenant
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from modelkin.core.matching.choosing import NO_FIT, SAME, Fit, best_fit, fit_of
@@ -52,12 +53,14 @@ class SpaceTarget:
             checkpoint's tensors without the excluded ones.
         exclude: patterns of the tensors that are left out.
         space: the space; None if it does not exist yet.
+        newest: the newest space that there was; a newer one may be the better place.
     """
 
     name: str
     layout: Layout
     exclude: tuple[str, ...]
     space: SpaceRecord | None
+    newest: int
 
     def require(self, importance: Importance) -> None:
         """Require that the space takes supports of this importance.
@@ -118,7 +121,7 @@ class SpaceResolver:
         exclude = _patterns(named, patterns)
         kept = layout.without(exclude, unmatched_ok=True)
         if named is None or _fit(session, named, kept).share:
-            return _target(session, name, kept, exclude, named)
+            return _target(session, tenant, name, kept, exclude, named)
         own = layout_space_name(name, kept)
         found = _fitting(session, tenant, own, kept)
         if found is None:
@@ -126,8 +129,8 @@ class SpaceResolver:
             best = best_fit([_fit(session, space, kept) for space in siblings])
             if best is not None:
                 nearest = siblings[best]
-                return _target(session, nearest.name, kept, exclude, nearest)
-        return _target(session, own, kept, exclude, found)
+                return _target(session, tenant, nearest.name, kept, exclude, nearest)
+        return _target(session, tenant, own, kept, exclude, found)
 
     def apart(
         self, session: Reader, tenant: Tenant, name: str, layout: Layout, base: Layout
@@ -170,7 +173,7 @@ class SpaceResolver:
         if main.space is None or main.space.importance.kind != "delta":
             name = sister_name(main.name, base.base_digest.partition(":")[2])
             found = _fitting(session, tenant, name, main.layout)
-            target = _target(session, name, main.layout, main.exclude, found)
+            target = _target(session, tenant, name, main.layout, main.exclude, found, kind="delta")
         target.require(base)
         return target
 
@@ -215,7 +218,15 @@ class SpaceResolver:
             found = _fitting(session, tenant, adapter_space_name(name, former, kept), kept)
         if found is None and base is not None:
             found = _of_moved(session, tenant, name, kept, base)
-        return _target(session, own if found is None else found.name, kept, exclude, found)
+        return _target(
+            session,
+            tenant,
+            own if found is None else found.name,
+            kept,
+            exclude,
+            found,
+            kind="delta",
+        )
 
     def make(
         self,
@@ -229,6 +240,9 @@ class SpaceResolver:
 
         The checkpoint must be valid: the first layout of a space stays its layout.
 
+        One job of a tenant at a time makes spaces here. Else two models of one family, which both
+        found no space, would make one each, under the names of their layouts.
+
         Args:
             importance: the importance that selects its supports.
             like: the space whose signatures and fixed K a new space takes over.
@@ -236,7 +250,7 @@ class SpaceResolver:
 
         Returns:
             The space; None if another job has created it meanwhile, maybe with another layout,
-            order or K.
+            order or K, or any of its kind, which the checkpoint may fit: look for it again.
         """
         if target.space is not None:
             return ResolvedSpace(target.space, created=False)
@@ -244,6 +258,9 @@ class SpaceResolver:
         fixed = model.support_size.k if k is None and model is not None else k
         try:
             with self._database.writing() as session:
+                lock_tenant(session, tenant.id)
+                if spaces.newest(session, tenant, importance.kind) > target.newest:
+                    return None
                 space, created = self._service.create(
                     session,
                     tenant,
@@ -267,10 +284,17 @@ class SpaceResolver:
 
 
 def _target(
-    session: Reader, name: str, kept: Layout, exclude: tuple[str, ...], space: SpaceRecord | None
+    session: Reader,
+    tenant: Tenant,
+    name: str,
+    kept: Layout,
+    exclude: tuple[str, ...],
+    space: SpaceRecord | None,
+    kind: str = "weight",
 ) -> SpaceTarget:
     layout = None if space is None else layouts.find_layout(session, space)
-    return SpaceTarget(name, kept if layout is None else layout, exclude, space)
+    newest = spaces.newest(session, tenant, kind)
+    return SpaceTarget(name, kept if layout is None else layout, exclude, space, newest)
 
 
 def _fitting(session: Reader, tenant: Tenant, name: str, layout: Layout) -> SpaceRecord | None:

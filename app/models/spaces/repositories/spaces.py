@@ -45,6 +45,7 @@ __all__ = [
     "insert_space",
     "list_spaces",
     "lock_space",
+    "newest",
     "retire_space",
     "retired_spaces",
     "space_ids",
@@ -123,6 +124,14 @@ def count_spaces(session: Reader, tenant_id: int) -> int:
     """Return the number of spaces of the tenant."""
     query = select(func.count()).where(SpaceRow.tenant_id == tenant_id, exists)
     return session.scalars(query).one()
+
+
+def newest(session: Reader, tenant: Tenant, kind: str) -> int:
+    """The id of the tenant's newest space of a kind of importance; 0 without one."""
+    query = select(func.max(SpaceRow.id)).where(
+        SpaceRow.tenant_id == tenant.id, SpaceRow.importance_kind == kind, exists
+    )
+    return session.scalars(query).one() or 0
 
 
 def insert_space(
