@@ -17,8 +17,8 @@ from app.fingerprints.records import FingerprintRecord
 from app.fingerprints.service import FingerprintService
 from app.infra.db.database import Reader
 from app.tenancy.auth.records import Tenant
-from modelkin.core.fingerprints.relations.edges import EdgeReason
-from modelkin.core.fingerprints.sources import Verdict
+from modelkin.core.fingerprints.relations.edges import EDGE_SHARE, EdgeReason
+from modelkin.core.fingerprints.sources import WHOLE, Verdict
 
 __all__ = ["Family", "FamilyEdge", "FamilyMember", "FamilyService"]
 
@@ -72,6 +72,8 @@ class Family:
     Attributes:
         members: the model, its bases and derivatives, by level and name.
         copies: the nearest models with all of its lines, and no more.
+        undeclared: models that would have an edge to it, or it to them, if dates said which of the
+            two is older: they declare no base, and are not in the tree.
         kin: how many models have lines in common with it; the nearest are looked through.
         truncated: whether there is more kin than was looked through.
     """
@@ -80,6 +82,7 @@ class Family:
     members: tuple[FamilyMember, ...]
     edges: tuple[FamilyEdge, ...]
     copies: tuple[tuple[FingerprintRecord, Kin], ...]
+    undeclared: tuple[tuple[FingerprintRecord, Kin], ...]
     kin: int
     truncated: bool
 
@@ -119,6 +122,13 @@ class FamilyService:
             tuple(sorted(members, key=lambda each: (each.level, each.name))),
             tuple(sorted(shown, key=lambda each: (levels[each.base], each.base, each.model))),
             tuple((records[other], kin[record.id, other]) for other in sorted(copies)),
+            tuple(
+                (records[each.other_id], each)
+                for each in near
+                if each.other_id in records and each.other_id not in copies
+                if records[each.other_id].name not in levels
+                if _is_undeclared(records[each.other_id], each)
+            ),
             sum(counts.values()),
             sum(counts.values()) > len(near),
         )
@@ -186,6 +196,12 @@ def _copies(
         and other.name not in record.facts.base_models
         and record.name not in other.facts.base_models
     }
+
+
+def _is_undeclared(other: FingerprintRecord, kin: Kin) -> bool:
+    """Whether a model declares no base, and has so much in common that an edge lacks a date."""
+    is_near = kin.verdict in WHOLE and max(kin.share, kin.share_of_other) >= EDGE_SHARE
+    return is_near and not other.facts.base_models
 
 
 def _edges(

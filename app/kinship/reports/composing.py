@@ -62,7 +62,11 @@ def compose(report_id: str, evidence: Evidence, most: int = MAX_ROWS) -> Report:
         size=size,
         opening=wording.opening(evidence, size),
         headlines=wording.headlines(size, contradicted, undeclared, licenses, copies, merges),
-        notes=(*wording.notes(evidence), *_cut(rows, most)),
+        notes=(
+            *wording.notes(evidence),
+            *wording.undated(tables.count_undated(evidence)),
+            *_cut(rows, most),
+        ),
         contradicted=tuple(contradicted[:most]),
         undeclared=tuple(undeclared[:most]),
         copies=tuple(copies[:most]),

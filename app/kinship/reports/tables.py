@@ -10,6 +10,8 @@ from typing import Final
 from app.kinship.reports.evidence import Evidence
 from app.kinship.reports.families import Families, age_of, is_older
 from app.kinship.reports.known import KnownModel, Likeness
+from modelkin.core.fingerprints.relations.edges import EDGE_SHARE
+from modelkin.core.fingerprints.sources import WHOLE
 from modelkin.types.reports import (
     CopyGroup,
     DeclaredLicense,
@@ -22,6 +24,7 @@ from modelkin.types.reports import (
 
 __all__ = [
     "copies",
+    "count_undated",
     "declared_licenses",
     "license_findings",
     "reported_models",
@@ -96,6 +99,28 @@ def undeclared_bases(evidence: Evidence) -> Iterator[UndeclaredBase]:
     named = {each.model for each in rows}
     rows += [each for each in evidence.undeclared if each.model not in named]
     yield from sorted(rows, key=lambda each: (-(each.share or each.similarity or 0), each.model))
+
+
+def count_undated(evidence: Evidence) -> int:
+    """How many models may have an undeclared base that no date shows, and declare none.
+
+    A model that others declare is the root of a family, and none of these.
+    """
+    known = evidence.models
+    others = {base for each in known.values() for base in each.declared}
+    others |= {each.model for each in undeclared_bases(evidence)}
+    return sum(
+        not model.declared
+        and model.name not in others
+        and any(
+            each.verdict in WHOLE
+            and each.share >= EDGE_SHARE
+            and each.other in known
+            and is_older(known[each.other], model) is None
+            for each in evidence.likenesses.of(model.name)
+        )
+        for model in _reported(evidence)
+    )
 
 
 def copies(evidence: Evidence) -> Iterator[CopyGroup]:

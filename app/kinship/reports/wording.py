@@ -156,6 +156,19 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
     return (*said, *evidence.notes)
 
 
+def undated(models: int) -> tuple[str, ...]:
+    """What is said of models whose undeclared base no date shows."""
+    if not models:
+        return ()
+    declare, they = ("declares", "it is") if models == 1 else ("declare", "they are")
+    return (
+        f"{count_text(models, 'model')} {declare} no base and may be made from another one, or "
+        f"another one from {'it' if models == 1 else 'them'}: weights are in common, and no date "
+        f"of publication says which came first. So {they} not among the undeclared bases. "
+        f"Lineages of a space list what stands out there.",
+    )
+
+
 ESTIMATE: Final = (
     "What storing differences would save is estimated: half of a model's bytes times the share of "
     "its lines that are found in the model that would be stored whole, and all bytes of an exact "

@@ -9,7 +9,9 @@ import httpx
 import pytest
 
 from modelkin.core.fingerprints.relations.relation import ORIGIN
-from tests.support.explorer.anatomies import put_family
+from tests.sdk.core.fingerprints import planted
+from tests.sdk.core.fingerprints.planted import DERIVED
+from tests.support.explorer.anatomies import put_family, put_model, wait_for_anatomies
 from tests.support.fixtures import on_one_database
 
 pytestmark = on_one_database
@@ -169,6 +171,26 @@ def test_a_family_hangs_each_model_on_its_nearest_base(family: httpx.Client) -> 
     assert "declared, and not stored here" in assembled
     wrong = page(family, "/family?of=wrong/claims")
     assert "nothing in common was found" in wrong
+
+
+def test_kin_without_a_date_stand_beside_the_tree(family: httpx.Client) -> None:
+    """They have no edge, as nothing says which came first, and are shown all the same."""
+    base = planted.model(7)
+    made = DERIVED["noise .05"](base)
+    put_model(family, "mute/base", base)
+    put_model(family, "mute/made", made, base_model=["mute/base"])
+    put_model(family, "mute/silent", DERIVED["8 bits"](made))
+    wait_for_anatomies(family)
+    try:
+        for model in ("mute/base", "mute/made"):
+            text = page(family, f"/family?of={model}")
+            _, _, beside = text.partition('id="undeclared-title"')
+            assert "mute/silent</a>" in beside
+            assert "mute/silent" not in text.partition('id="edges"')[2].partition("</table>")[0]
+        assert "undeclared-title" not in page(family, "/family?of=acme/base")
+    finally:
+        for model in ("mute/base", "mute/made", "mute/silent"):
+            assert 204 == family.delete(f"/v1/fingerprints/{model}").status_code
 
 
 def test_two_models_are_compared_by_tensor(family: httpx.Client) -> None:

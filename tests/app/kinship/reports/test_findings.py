@@ -71,7 +71,15 @@ def test_lines_alone_need_a_share_and_a_date(
 def test_without_dates_of_publication_nobody_is_the_base() -> None:
     """When a service stored two models says nothing of their age."""
     base, child = (model(name, days, published_at=None) for name, days in (("a", 1), ("b", 5)))
-    assert {} == undeclared(report_of([base, child], like("b", "a", "derived", 0.9)))
+    kin = like("b", "a", "derived", 0.9)
+    report = report_of([base, child], kin)
+    assert {} == undeclared(report)
+    assert any(note.startswith("2 models declare no base") for note in report.notes)
+    made = model("made", 6, published_at=None, declared=("a",))
+    report = report_of([base, child, made], [*kin, *like("made", "a", "derived", 0.9)])
+    assert any(note.startswith("1 model declares no base") for note in report.notes)
+    dated = [model("a", 1), model("b", 5)]
+    assert not any("says which came first" in note for note in report_of(dated, kin).notes)
 
 
 def test_what_a_declared_base_explains_is_no_base() -> None:
