@@ -15,6 +15,8 @@ _COLUMN: Final = 300.0
 _NODE_WIDTH: Final = 220.0
 _NODE_HEIGHT: Final = 30.0
 _GAP: Final = 12.0
+_BULGE: Final = 60.0
+"""How far the edge between two models of one column is drawn out: three quarters of it are seen."""
 _MOST_IN_COLUMN: Final = 40
 """The models of a level that are drawn, the nearest; the table has all."""
 _LETTERS: Final = 28
@@ -74,13 +76,15 @@ def family_tree(family: Family) -> FamilyTree:
         for row, member in enumerate(members):
             y = top + row * (_NODE_HEIGHT + _GAP)
             nodes[member.name] = FamilyNode(member, column * _COLUMN, y, _short(member.name))
+    edges = [each for each in family.edges if {each.model, each.base} <= nodes.keys()]
+    width = (len(levels) - 1) * _COLUMN + _NODE_WIDTH
+    if any(nodes[each.model].x == nodes[each.base].x == width - _NODE_WIDTH for each in edges):
+        width += _BULGE
     return FamilyTree(
-        (len(levels) - 1) * _COLUMN + _NODE_WIDTH,
+        width,
         height,
         tuple(nodes.values()),
-        tuple(
-            _line(edge, nodes) for edge in family.edges if {edge.model, edge.base} <= nodes.keys()
-        ),
+        tuple(_line(each, nodes) for each in edges),
         len(family.members) - len(nodes),
     )
 
@@ -103,13 +107,20 @@ def _nearest(members: list[FamilyMember], shares: Mapping[str, float]) -> list[F
 
 
 def _line(edge: FamilyEdge, nodes: Mapping[str, FamilyNode]) -> FamilyLine:
+    """An edge as a path through the gap between columns: behind nodes it would look dashed."""
     base, model = nodes[edge.base], nodes[edge.model]
     from_x, from_y = base.x + base.width, base.y + base.height / 2
     to_x, to_y = model.x, model.y + model.height / 2
     bend = max((to_x - from_x) / 2, 40.0)
+    first, last = from_x + bend, to_x - bend
+    if model.x == base.x:
+        to_x, first, last = from_x, from_x + _BULGE, from_x + _BULGE
+    elif model.x < base.x:
+        from_x, to_x = base.x, model.x + model.width
+        first, last = from_x - bend, to_x + bend
     path = (
-        f"M{from_x:.1f},{from_y:.1f}C{from_x + bend:.1f},{from_y:.1f} "
-        f"{to_x - bend:.1f},{to_y:.1f} {to_x:.1f},{to_y:.1f}"
+        f"M{from_x:.1f},{from_y:.1f}C{first:.1f},{from_y:.1f} "
+        f"{last:.1f},{to_y:.1f} {to_x:.1f},{to_y:.1f}"
     )
     return FamilyLine(edge, path, 1.5 if edge.kin is None else 1.5 + 3.5 * edge.kin.share)
 
