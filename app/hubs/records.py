@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from app.tenancy.auth.records import Tenant
 
 __all__ = [
+    "UNREAD",
     "FingerprintCounts",
     "HubEventRecord",
     "ImportanceName",
@@ -24,6 +25,8 @@ __all__ = [
 ]
 
 ImportanceName = Literal["delta", "weight"]
+UNREAD: Final = "unread"
+"""The code of a model without a file that is read, such as one of pickles alone."""
 OnDelete = Literal["keep", "remove"]
 Outcome = Literal["enqueued", "ignored", "recorded"]
 
@@ -154,8 +157,10 @@ class FingerprintCounts:
         read: those that have one.
         without: those that can have none, such as adapters.
         waiting: those that are to be read.
+        unread: those among all that have no file that is read, such as pickles alone.
     """
 
     read: int = 0
     without: int = 0
     waiting: int = 0
+    unread: int = 0

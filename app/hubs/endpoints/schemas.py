@@ -210,6 +210,7 @@ class FingerprintCountsOut(BaseModel):
     read: int = Field(description="models that have a fingerprint")
     without: int = Field(description="models that can have none, such as adapters")
     waiting: int = Field(description="models that are to be read, most of them again")
+    unread: int = Field(description="models without a file that is read, such as pickles alone")
 
 
 class SourceOut(BaseModel):

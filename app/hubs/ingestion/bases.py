@@ -15,8 +15,9 @@ from app.hubs.ingestion.files.checkpoint_fetcher import revision_label
 from app.hubs.ingestion.files.checkpoint_files import choose
 from app.hubs.service import OpenSource
 from modelkin.checkpoints import Checkpoint
+from modelkin.core.file_formats import UnreadFormat
 from modelkin.core.matching.correspondence import correspond
-from modelkin.errors import InvalidParameter, ModelkinError, SpaceMismatch
+from modelkin.errors import InvalidCheckpoint, InvalidParameter, ModelkinError, SpaceMismatch
 
 __all__ = ["LACKING", "Base", "BaseFinder", "require_common_tensors"]
 
@@ -58,7 +59,9 @@ class Base:
             name: the name of the base; ``of`` is the model.
         """
         if self.required:
-            raise type(error)(f"the base of {revision_label(of)}: {error}") from None
+            # That the base has no file that is read says nothing of the model's own files.
+            kind = InvalidCheckpoint if isinstance(error, UnreadFormat) else type(error)
+            raise kind(f"the base of {revision_label(of)}: {error}") from None
         shown = name if self.revision is None else revision_label(self.revision)
         reason = f"base {shown} is not available ({error})"
         return replace(self, revision=None, reason=reason, lacking=name)

@@ -241,9 +241,16 @@ class IngestWriter:
         revision: HubRevision,
         reason: str,
         session: Writer,
+        code: str | None = None,
     ) -> Mapping[str, Any]:
-        """Record a model that the source does not follow; a stored model stays as it is."""
-        note(session, source, name, sync, revision.revision)
+        """Record a model that the source does not follow; a stored model stays as it is.
+
+        Args:
+            reason: why, for people.
+            code: the same for queries; None where nothing counts these models.
+        """
+        error = None if code is None else {"code": code, "detail": reason}
+        note(session, source, name, sync, revision.revision, error)
         return {"outcome": "ignored", "revision": revision.revision, "reason": reason}
 
     def remove(

@@ -25,7 +25,7 @@ from app.hubs.ingestion.model_writer import IngestWriter, note
 from app.hubs.ingestion.results import IngestResult
 from app.hubs.ingestion.stored_models import Held, base_names, find_held
 from app.hubs.ingestion.sync_results import SyncedModel, refusal_of
-from app.hubs.records import Place
+from app.hubs.records import UNREAD, Place
 from app.hubs.repositories import fingerprint_states, source_models, sources
 from app.hubs.service import OpenSource, SourceService
 from app.infra.db.database import Database
@@ -43,6 +43,7 @@ from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, Progress
 from app.tenancy.quotas.service import QuotaService
 from modelkin._validation import check_model_name
+from modelkin.core.file_formats import UnreadFormat
 from modelkin.errors import (
     InvalidCheckpoint,
     InvalidImportance,
@@ -67,6 +68,9 @@ _REFUSALS: Final = (
     Conflict,
 )
 """The errors of one component of a pipeline that say nothing of the others."""
+
+_NOTHING_WRONG: Final = (WithoutWeights, UnreadFormat)
+"""The errors of models that the source leaves out."""
 
 log = logging.getLogger(__name__)
 
@@ -157,8 +161,40 @@ class IngestionService:
         check_model_name(revision.name, field="model")
         places, is_stored = self._stored(source, [*filter(None, (sync.name, sync.moved_from))])
         reason = source.filters.reason_against(revision.name, revision.tags)
+        ignore = partial(self._writer.ignore, source, sync.name, sync.number, revision)
         if reason is not None and not is_stored:  # stored models are synchronized all the same
-            return partial(self._writer.ignore, source, sync.name, sync.number, revision, reason)
+            return partial(ignore, reason)
+        try:
+            synced, refused, notes = self._make_parts(
+                hub, source, sync, revision, places, job, progress
+            )
+        except WithoutWeights as error:
+            return partial(ignore, str(error))
+        except UnreadFormat as error:
+            if is_stored:  # what is stored is no longer what the hub has
+                raise
+            return partial(ignore, str(error), code=UNREAD)
+        why = {name: refusal_of(error) for name, error in refused.items()}
+        return partial(self._writer.finish, synced, why, notes)
+
+    def _make_parts(
+        self,
+        hub: Hub,
+        source: OpenSource,
+        sync: _Sync,
+        revision: HubRevision,
+        places: Sequence[Mapping[str | None, Place]],
+        job: JobRecord,
+        progress: Progress,
+    ) -> tuple[list[SyncedModel], dict[str, ModelkinError], Sequence[str]]:
+        """Make the models of a repository; those that are refused, and notes.
+
+        Args:
+            places: where the repository's models are stored, by its names.
+
+        Raises:
+            ModelkinError: all are refused, or a failure is none of one component.
+        """
         parts = parts_of(hub, revision, self._downloads)
         for part in parts.revisions:
             check_model_name(part.model_name, field="model")
@@ -174,14 +210,8 @@ class IngestionService:
             made = self._find(finder, sync, part, job, known)
             return self._maker.make(finder, made, known, progress)
 
-        try:
-            synced, refused = self._make_all(make, parts)
-        except WithoutWeights as error:
-            return partial(
-                self._writer.ignore, source, sync.name, sync.number, revision, str(error)
-            )
-        why = {name: refusal_of(error) for name, error in refused.items()}
-        return partial(self._writer.finish, synced, why, parts.notes)
+        synced, refused = self._make_all(make, parts)
+        return synced, refused, parts.notes
 
     def _make_all(
         self, make: Callable[[HubRevision], SyncedModel], parts: Parts
@@ -202,7 +232,7 @@ class IngestionService:
                     refused[part.component] = error
             if not synced:
                 # A component without weights is nothing to look at; another failure is.
-                raise min(refused.values(), key=lambda error: isinstance(error, WithoutWeights))
+                raise min(refused.values(), key=lambda error: isinstance(error, _NOTHING_WRONG))
         except BaseException:
             self._maker.discard(synced)
             raise

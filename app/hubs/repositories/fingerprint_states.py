@@ -6,6 +6,7 @@ written in the transaction that stores the fingerprint.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -13,7 +14,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, func, or_, select, update
 
-from app.hubs.records import FingerprintCounts, SourceRecord
+from app.hubs.records import UNREAD, FingerprintCounts, SourceRecord
 from app.hubs.repositories.sources import source_records
 from app.infra.db.database import Reader, Writer
 from app.infra.db.tables.hubs import SourceModelRow, SourceRow
@@ -178,16 +179,18 @@ def note_asked(session: Writer, source_id: str, names: Sequence[str], now: datet
 def counts(session: Reader, source_ids: Sequence[str]) -> dict[str, FingerprintCounts]:
     """How many models of each source were read, and wait."""
     row = SourceModelRow
+    unread = func.count().filter(row.error["code"].as_string() == UNREAD)
     query = (
-        select(row.source_id, row.fingerprint_state, func.count())
+        select(row.source_id, row.fingerprint_state, func.count(), unread)
         .where(row.source_id.in_(source_ids), row.revision.is_not(None))
         .group_by(row.source_id, row.fingerprint_state)
     )
-    found = {source_id: dict[str | None, int]() for source_id in source_ids}
-    for source_id, state, count in session.execute(query):
+    found = {source_id: Counter[str | None]() for source_id in source_ids}
+    for source_id, state, count, of_them in session.execute(query):
         found[source_id][state] = count
+        found[source_id][UNREAD] += of_them
     return {
-        source_id: FingerprintCounts(each.get("read", 0), each.get("none", 0), each.get(None, 0))
+        source_id: FingerprintCounts(each["read"], each["none"], each[None], each[UNREAD])
         for source_id, each in found.items()
     }
 

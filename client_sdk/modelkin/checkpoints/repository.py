@@ -25,7 +25,7 @@ from modelkin.checkpoints.candidates import (
 )
 from modelkin.checkpoints.gguf.choosing import choose_gguf, parts_of
 from modelkin.core.adapters import CONFIG_NAME
-from modelkin.core.file_formats import describe_unread, unread_rank
+from modelkin.core.file_formats import UnreadFormat, describe_unread, unread_rank
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
@@ -155,7 +155,8 @@ def choose(files: Iterable[str], where: str) -> Choice:
         where: the name of the repository in errors.
 
     Raises:
-        InvalidCheckpoint: there is no checkpoint, it is not complete, or the choice is ambiguous.
+        UnreadFormat: there is no file of weights that is read.
+        InvalidCheckpoint: the checkpoint is not complete, or the choice is ambiguous.
     """
     files = list(files)
     folders = _folders(files, where)
@@ -258,7 +259,7 @@ def _gguf_choice(files: Sequence[str], where: str) -> Choice:
     """The choice of a repository without safetensors."""
     found = choose_gguf(files, where)
     if found is None:
-        raise InvalidCheckpoint(f"{where} holds no safetensors or GGUF file{_unread(files)}")
+        raise UnreadFormat(f"{where} holds no safetensors or GGUF file{_unread(files)}")
     kind: Kind = "shards" if len(found.paths) > 1 else "file"
     shards = found.paths if kind == "shards" else ()
     return Choice(kind, found.paths[0], shards=shards, notes=found.notes)

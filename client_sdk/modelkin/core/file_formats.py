@@ -9,9 +9,11 @@ import re
 from typing import Final
 
 from modelkin.core.quoting import quote
+from modelkin.errors import InvalidCheckpoint
 
 __all__ = [
     "BEGINNING_BYTES",
+    "UnreadFormat",
     "describe_beginning",
     "describe_unread",
     "is_piece",
@@ -137,6 +139,10 @@ _PAGE: Final = re.compile(
 _MARKUP: Final = re.compile(rb"\s*<(?:\?xml|[a-z]+[ >])", re.I)
 _ONNX: Final = re.compile(rb"\x08[\x01-\x20]\x12[\x00-\x40][\x20-\x7e]")
 _TEXT: Final = re.compile(rb"[\x09\x0a\x0d\x20-\x7e]{8,}")
+
+
+class UnreadFormat(InvalidCheckpoint):
+    """A repository without a file of weights that is read, such as one of pickles alone."""
 
 
 def describe_unread(path: str) -> str | None:

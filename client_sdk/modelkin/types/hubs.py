@@ -33,8 +33,8 @@ class Source(Printed):
         fingerprints: whether each model gets a fingerprint.
         backfill_per_hour: how many stored models an hour are read again for their fingerprints;
             None for no limit.
-        fingerprint_counts: models that were ``read``, that can have none (``without``), and that
-            are ``waiting``.
+        fingerprint_counts: models that were ``read``, that can have none (``without``), that are
+            ``waiting``, and of which no file is read (``unread``).
         hook: the path on the service to which the hub sends its events.
         last_delivery_at: when the last valid event came.
         last_refusal: ``{"at", "detail"}`` of the last event with an invalid signature.

@@ -103,7 +103,7 @@ def test_a_source_that_was_deleted(hub: Hub, app: AppHarness) -> None:
 
 def test_a_failure_is_known_with_its_revision(hub: Hub, app: AppHarness) -> None:
     """What is wrong with a revision is noted, so that a poll does not try it again and again."""
-    sha = hub.push("org/a", {"pytorch_model.bin": b"pickled"})
+    sha = hub.push("org/a", {"model.safetensors": b"damaged"})
     source = app.hubs.follow(hub.url)
     app.hubs.sync_model(source, "org/a")
     with app.database.reading() as session:

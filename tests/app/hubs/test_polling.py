@@ -190,8 +190,8 @@ def test_what_got_lost_is_found(hub: Hub, app: AppHarness, on_delete: str) -> No
 
 
 def test_what_cannot_be_read_is_tried_once(hub: Hub, app: AppHarness) -> None:
-    """A repository without safetensors fails one job, not one with every poll, until it changes."""
-    hub.push("org/a", {"pytorch_model.bin": b"pickle"})
+    """A damaged file fails one job, not one with every poll, until it changes."""
+    hub.push("org/a", {"model.safetensors": b"damaged"})
     source = app.hubs.follow(hub.url)
     assert ["org/a"] == polled(app, source)[1]
     assert [] == polled(app, source)[1]
@@ -431,12 +431,12 @@ def test_syncs_and_polls_are_jobs_of_the_space(hub: Hub, app: AppHarness) -> Non
     """A sync that fails is listed under the space of its source, before that exists, and so is the
     poll that enqueued it.
     """
-    hub.push("org/pickled", {"pytorch_model.bin": b"pickle"})
+    hub.push("org/damaged", {"model.safetensors": b"damaged"})
     app.hubs.create(url=hub.url, poll_seconds=3600, filters={"owners": ["org"]})
     app.worker.run_all()
     asked = {"space": "kin", "state": "failed"}
     [failed] = app.http.get("/v1/jobs", params=asked).json()["items"]
-    assert ("ingest", "kin", "org/pickled") == (
+    assert ("ingest", "kin", "org/damaged") == (
         failed["kind"],
         failed["space"],
         failed["parameters"]["model"],

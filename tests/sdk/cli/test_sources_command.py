@@ -130,3 +130,16 @@ def source(**fields: Any) -> Source:
 def test_the_status_is_that_of_the_last_attempt(fields: dict[str, Any], status: str) -> None:
     """An error counts until a poll succeeds after it."""
     assert status == sources.status_of(source(**fields))
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        ({}, "0"),
+        ({"read": 1204, "without": 3, "waiting": 0, "unread": 0}, "1,204"),
+        ({"read": 5, "waiting": 318, "unread": 12}, "5, 318 to read, 12 not readable"),
+    ],
+)
+def test_fingerprints_are_counted_in_words(counts: dict[str, int], shown: str) -> None:
+    """Those that are to come, and those that never will, are said where there are some."""
+    assert shown == sources.fingerprints_of(source(fingerprints=True, fingerprint_counts=counts))

@@ -197,19 +197,20 @@ def _row(source: Source) -> tuple[str, ...]:
         source.space,
         text_or_dash(source.url),
         count_text(models if isinstance(models, int) else None),
-        _fingerprints(source),
+        fingerprints_of(source),
         time_text(source.last_poll_at),
         state_text(status_of(source)),
     )
 
 
-def _fingerprints(source: Source) -> str:
-    """How many models have one, and how many are to be read for theirs."""
+def fingerprints_of(source: Source) -> str:
+    """How many models have one, are to be read for theirs, or have no file that is read."""
     if not source.fingerprints:
         return "none"
     counts = source.fingerprint_counts
-    waiting = counts.get("waiting", 0)
+    waiting, unread = counts.get("waiting", 0), counts.get("unread", 0)
     more = f", {waiting:,} to read" if waiting else ""
+    more += f", {unread:,} not readable" if unread else ""
     return f"{counts.get('read', 0):,}{more}"
 
 

@@ -43,7 +43,9 @@ def followed(hub: Hub, app: AppHarness, **settings: Any) -> SourceRecord:
     for name in sorted(ORDER):
         assert "succeeded" == app.hubs.sync_model(source, name).state
     wanted = app.http.patch(f"/v1/sources/{source.id}", json={"fingerprints": True})
-    assert {"read": 0, "without": 0, "waiting": 5} == wanted.json()["fingerprint_counts"]
+    assert {"read": 0, "without": 0, "waiting": 5, "unread": 0} == wanted.json()[
+        "fingerprint_counts"
+    ]
     return app.hubs.source(source.id)
 
 

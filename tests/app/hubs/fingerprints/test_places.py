@@ -59,7 +59,7 @@ def test_a_tenant_without_room_is_told_so_and_asked_again(hub: Hub, app: AppHarn
     assert ("stored", None) == (answer["outcome"], record(app, "org/b"))
     assert "1 fingerprints and may have 1" in answer["fingerprint"]["reason"]
     shown = app.hubs.show({"id": source.id})
-    assert {"read": 1, "without": 0, "waiting": 1} == shown["fingerprint_counts"]
+    assert {"read": 1, "without": 0, "waiting": 1, "unread": 0} == shown["fingerprint_counts"]
     with app.database.writing() as session:
         quotas.set(session, app.tenant.id, {"fingerprints": 2})
     assert "created" == result(app, source, "org/b")["fingerprint"]["status"]

@@ -129,7 +129,9 @@ def test_a_stored_model_is_read_once_for_its_fingerprint(
     assert "fingerprint" not in result(app, source)
     assert None is stored(app, "org/a")
     changed = app.http.patch(f"/v1/sources/{source.id}", json={"fingerprints": True})
-    assert {"read": 0, "without": 0, "waiting": 1} == changed.json()["fingerprint_counts"]
+    assert {"read": 0, "without": 0, "waiting": 1, "unread": 0} == changed.json()[
+        "fingerprint_counts"
+    ]
     hub.sent.clear()
     again = result(app, source)
     assert ("unchanged", "created") == (again["outcome"], again["fingerprint"]["status"])
@@ -142,7 +144,7 @@ def test_a_stored_model_is_read_once_for_its_fingerprint(
     assert "unchanged" == result(app, source)["fingerprint"]["status"]
     assert [] == hub.sent
     shown = app.hubs.show({"id": source.id})
-    assert {"read": 1, "without": 0, "waiting": 0} == shown["fingerprint_counts"]
+    assert {"read": 1, "without": 0, "waiting": 0, "unread": 0} == shown["fingerprint_counts"]
 
 
 def test_a_commit_of_the_card_changes_what_is_stated(hub: Hub, app: AppHarness) -> None:
@@ -230,7 +232,7 @@ def test_models_that_have_none_say_why(hub: Hub, app: AppHarness) -> None:
     assert "64 values" in said["small"]
     assert [None, None, None] == [stored(app, f"org/{name}") for name in said]
     counts = app.hubs.show({"id": source.id})["fingerprint_counts"]
-    assert {"read": 0, "without": 3, "waiting": 0} == counts
+    assert {"read": 0, "without": 3, "waiting": 0, "unread": 0} == counts
     hub.sent.clear()
     again = {name: result(app, source, f"org/{name}")["fingerprint"]["reason"] for name in said}
     assert (said, []) == (again, hub.sent)

@@ -18,12 +18,44 @@ from tests.support.models.checkpoints import random_tensors, safetensors, sharde
 from tests.support.servers.fake_huggingface import Handler, Hub
 
 
-def test_no_safetensors(hub: Hub, app: AppHarness) -> None:
-    """A pickle is never read, whatever else there is."""
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"pytorch_model.bin": b"pickled"}, "'pytorch_model.bin' is a pickle"),
+        ({"model.onnx": b"compiled"}, "'model.onnx' is ONNX"),
+        ({}, "holds no safetensors or GGUF file"),
+    ],
+    ids=["pickle", "onnx", "card alone"],
+)
+def test_no_file_that_is_read(
+    hub: Hub, app: AppHarness, files: dict[str, bytes], says: str
+) -> None:
+    """Pickles are never read: the model is left out with the reason, which is no failure of the
+    source, and is counted there.
+    """
+    hub.push("org/a", files)
+    source = app.hubs.follow(hub.url)
+    job = app.hubs.sync_model(source, "org/a")
+    assert job.result is not None, job.error
+    assert ("succeeded", "ignored", []) == (job.state, job.result["outcome"], hub.downloads)
+    assert says in job.result["reason"]
+    assert app.hubs.source(source.id).last_error is None
+    assert 1 == app.hubs.show({"id": source.id})["fingerprint_counts"]["unread"]
+    hub.push("org/a", {"model.safetensors": GOOD})
+    assert "stored" == (app.hubs.sync_model(source, "org/a").result or {})["outcome"]
+    assert 0 == app.hubs.show({"id": source.id})["fingerprint_counts"]["unread"]
+
+
+def test_a_stored_model_that_becomes_a_pickle(hub: Hub, app: AppHarness) -> None:
+    """It fails, since what is stored is no longer what the hub has."""
+    hub.push("org/a", {"model.safetensors": GOOD})
+    source = app.hubs.follow(hub.url)
+    assert "succeeded" == app.hubs.sync_model(source, "org/a").state
     hub.push("org/a", {"pytorch_model.bin": b"pickled"})
-    state, code, detail = refused(app, hub.url)
-    assert ("failed", "invalid_checkpoint", []) == (state, code, hub.downloads)
-    assert "'pytorch_model.bin' is a pickle" in detail
+    job = app.hubs.sync_model(source, "org/a")
+    assert "failed" == job.state
+    assert app.hubs.model("org/a") is not None
+    assert app.hubs.source(source.id).has_failed
 
 
 @pytest.mark.parametrize(

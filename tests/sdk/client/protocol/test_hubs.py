@@ -46,7 +46,7 @@ def test_sources_come_and_go(server: Server) -> None:
         assert {"repos": ["org/*"], "tags": ["kin"]} == made.filters
         assert ("*.running_*",) == made.exclude
         assert (True, 600) == (made.fingerprints, made.backfill_per_hour)
-        assert {"read": 0, "without": 0, "waiting": 0} == made.fingerprint_counts
+        assert {"read": 0, "without": 0, "waiting": 0, "unread": 0} == made.fingerprint_counts
         assert made == client.sources.get(made) == client.sources.get(made.id)
         assert [made] == [source for source in client.sources.list() if source.id == made.id]
         url = "http://127.0.0.1:9"

@@ -1,0 +1,37 @@
+"""The pages of sources: what a hub has that is not read, and what may be wrong with its filters."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.support.app.harness import open_hub_app
+from tests.support.models.checkpoints import random_tensors, safetensors
+from tests.support.servers.fake_huggingface import Hub
+
+
+def words(page: str) -> str:
+    """The text of a page."""
+    return " ".join(re.sub(r"<[^>]*>", " ", page).split())
+
+
+def test_pickles_are_counted_and_no_failure(hub: Hub, tmp_path: Path) -> None:
+    """A source of a hub with pickles is not in error, and the first page has no failed job of them;
+    a damaged file is both.
+    """
+    hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
+    hub.push("org/b", {"pytorch_model.bin": b"pickled"})
+    with open_hub_app(tmp_path) as app:
+        source = app.hubs.create(url=hub.url, poll_seconds=3600, filters={"owners": ["org"]})
+        app.worker.run_all()
+        inbox, shown = app.http.get("/").text, words(app.http.get(f"/sources/{source['id']}").text)
+        assert "not read 1 without a file that is read, such as pickles alone" in shown
+        assert "The last error" not in shown
+        assert "followed" in words(app.http.get("/sources").text)
+        assert "Failed jobs" not in inbox
+        assert "Sources in error" not in inbox
+        hub.push("org/c", {"model.safetensors": b"damaged"})
+        assert "failed" == app.hubs.sync_model(app.hubs.source(source["id"]), "org/c").state
+        inbox = app.http.get("/").text
+        assert "Failed jobs" in inbox
+        assert "Sources in error" in inbox
