@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 
-__all__ = ["did_you_mean", "nearest"]
+__all__ = ["did_you_mean", "mistyped", "nearest"]
 
 _MIN_RATIO: Final = 0.6
 """The least share of the characters of two names that they have in common and in order."""
+_MISTYPED_RATIO: Final = 0.9
+"""The least such share of a name that is wrong though nobody asked for it."""
 _MAX_LENGTH: Final = 200
 """The most characters of a name; a longer text was not mistyped."""
 
@@ -17,6 +20,22 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``; did you mean 'tag'?`` for the end of a message; empty where no known name is near."""
     near = nearest(name, known)
     return "" if near is None else f"; did you mean {near!r}?"
+
+
+def mistyped(name: str, known: Iterable[str]) -> str | None:
+    """The known name that ``name`` was most likely meant to be; None where it may be right.
+
+    It has the same digits, and nearly all characters: a name that only resembles another one, such
+    as that of a larger model of a series, is no mistake.
+    """
+
+    def digits(text: str) -> list[str]:
+        return [each for each in text if each.isdigit()]
+
+    if len(name) > _MAX_LENGTH:
+        return None
+    found = get_close_matches(name, [*known], n=1, cutoff=_MISTYPED_RATIO)
+    return next((each for each in found if digits(each) == digits(name)), None)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from app.infra.db.database import Reader
 from app.near_names import did_you_mean
 
-__all__ = ["may_suggest", "near_name"]
+__all__ = ["may_suggest", "names_around", "near_name"]
 
 may_suggest: ContextVar[bool] = ContextVar("may_suggest", default=True)
 """Whether the caller may read the names; the edge sets it for each request."""
@@ -28,19 +28,29 @@ def near_name(
 ) -> str:
     """``; did you mean 'acme/base'?`` for an unknown name; empty if no known name is near.
 
-    It is also empty if the caller may not read names, see :data:`may_suggest`.
+    Args: as :func:`names_around`.
+    """
+    return did_you_mean(name, names_around(session, column, within, name))
 
-    Names before and after the unknown one in the order of an index are compared, also in lower
-    case. So in a small space all names are compared, and in a large space names that begin alike.
+
+def names_around(
+    session: Reader,
+    column: InstrumentedAttribute[str],
+    within: ColumnElement[bool],
+    name: str,
+) -> list[str]:
+    """Known names that an unknown one may stand for; none if the caller may not read names.
+
+    They are before and after the unknown one in the order of an index, also in lower case. So in a
+    small space they are all names, and in a large space names that begin alike.
 
     Args:
         column: the column of the names; its index begins with the columns of ``within``.
         within: conditions for the rows that the caller may see: those of one tenant, of one space.
         name: a valid name that no such row has.
     """
-
     if not may_suggest.get():
-        return ""
+        return []
 
     def some(condition: ColumnElement[bool], order: Any) -> Any:
         rows = select(column).where(within, condition).order_by(order).limit(_MAX_ROWS)
@@ -51,4 +61,4 @@ def near_name(
         some(column < name, column.desc()),
         some(column.in_([name.lower(), name.casefold()]), column),
     )
-    return did_you_mean(name, session.scalars(query))
+    return list(session.scalars(query))

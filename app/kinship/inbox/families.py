@@ -16,6 +16,8 @@ from typing import Any, Final, Generic, TypeVar
 from app.infra.db.database import Reader
 from app.kinship.inbox.records import Family
 from app.kinship.inbox.repositories import families
+from app.kinship.repository import names_stored
+from app.near_names import mistyped
 from app.tenancy.auth.records import Tenant
 
 __all__ = ["FamilyList"]
@@ -36,12 +38,14 @@ class _Tree(Generic[Key]):
 
     Attributes:
         directly: how many models are made from the root itself.
+        loops: whether the root is made from one of them itself, so that it is counted among them.
     """
 
     root: Key
     models: int
     directly: int
     branches: tuple[tuple[Key, int], ...]
+    loops: bool
 
 
 class FamilyList:
@@ -95,7 +99,24 @@ class FamilyList:
             declared += [each for each in some if each.root not in measured]
             if len(declared) >= limit:
                 break
-        return [self._with_names(session, tenant, each) for each in declared[:limit]]
+        declared = declared[:limit]
+        stored = names_stored(session, tenant.id, [each.root for each in declared])
+        named = [self._with_names(session, tenant, each) for each in declared]
+        return [
+            each if each.root in stored else self._not_stored(session, tenant, each)
+            for each in named
+        ]
+
+    def _not_stored(self, session: Reader, tenant: Tenant, family: Family) -> Family:
+        """The family of a name that no model has, which may be mistyped."""
+        assert family.space is not None
+        near = families.names_near(session, tenant.id, family.space, family.root)
+        return replace(
+            family,
+            members=family.members - 1,
+            is_stored=False,
+            meant=mistyped(family.root, near),
+        )
 
     def _with_names(self, session: Reader, tenant: Tenant, family: Family) -> Family:
         """The family with names of models from which no other is made, if there is room."""
@@ -121,7 +142,7 @@ def _family(
     return Family(
         root=root,
         space=space,
-        members=models + 1,
+        members=models if tree.loops else models + 1,
         branches=branches,
         more=tree.directly - len(branches),
         is_more=bases == _MOST_BASES,
@@ -149,6 +170,7 @@ def _trees(sizes: Mapping[Key, int], above: Mapping[Key, Key | None]) -> list[_T
             models[root],
             sizes[root],
             tuple(sorted(((each, models[each]) for each in below[root]), key=lambda e: -e[1])),
+            above[root] in sizes,
         )
         for root in roots
     ]

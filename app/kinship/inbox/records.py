@@ -83,10 +83,13 @@ class Family:
 
     Attributes:
         space: the space in which the bases are declared; None where lines have found them.
-        members: how many models there are, with the root; at the least, where ``is_more``.
+        members: how many models there are, with the root if that is stored; at the least, where
+            ``is_more``.
         branches: a few of the models that are made from the root itself, and how many are made from
             each of these.
         more: how many others are made from the root itself.
+        is_stored: whether there is a model of the root's name.
+        meant: the stored model that a root that is not stored was most likely meant to be.
     """
 
     root: str
@@ -95,3 +98,5 @@ class Family:
     branches: tuple[tuple[str, int], ...]
     more: int
     is_more: bool = False
+    is_stored: bool = True
+    meant: str | None = None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.near_names import did_you_mean, nearest
+from app.near_names import did_you_mean, mistyped, nearest
 from tests.support.http_space import Space, assert_problem
 
 TAGS = ["k", "method", "min_similarity", "model", "tag"]
@@ -106,3 +106,18 @@ def test_a_missing_space_names_the_nearest(space: Space) -> None:
     answer = space.http.get(f"/v1/spaces/{space.name}x")
     detail = assert_problem(answer, 404, "space_not_found")
     assert detail.endswith(f"there is no space '{space.name}x'; did you mean {space.name!r}?")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("acme/lm-bsae", "acme/lm-base"),
+        ("acme/lm-bases", "acme/lm-base"),
+        ("acme/lm-chat", None),
+        ("acme/llama-8b", None),
+        ("acme/lm-base" * 40, None),
+    ],
+)
+def test_only_what_is_surely_mistyped_is_said_unasked(name: str, meant: str | None) -> None:
+    """A name of another model of a series may be right, though nothing of it is known."""
+    assert meant == mistyped(name, ["acme/lm-base", "acme/llama-7b"])

@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy import func, select
 
 from app.infra.db.database import Reader
+from app.infra.db.suggestions import names_around
 from app.infra.db.tables.anatomies import AnatomyRow
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.fingerprints import FingerprintRow
@@ -20,6 +21,7 @@ __all__ = [
     "declared_bases",
     "made_from",
     "measured_bases",
+    "names_near",
     "naming",
     "with_fingerprint",
 ]
@@ -135,6 +137,23 @@ def with_fingerprint(session: Reader, tenant_id: int, names: Iterable[str]) -> s
         )
         found |= set(session.scalars(query))
     return found
+
+
+def names_near(session: Reader, tenant_id: int, space: str, base: str) -> list[str]:
+    """Names that the name of a base may stand for, of models that do not declare it.
+
+    They are those of the space and of the tenant's fingerprints.
+    """
+    query = select(SpaceRow.id).where(SpaceRow.tenant_id == tenant_id, SpaceRow.name == space)
+    space_id = session.scalars(query).one()
+    others = ModelRow.base_model.is_(None) | (ModelRow.base_model != base)
+    here = names_around(session, ModelRow.name, (ModelRow.space_id == space_id) & others, base)
+    of_tenant = FingerprintRow.tenant_id == tenant_id
+    anywhere = names_around(session, FingerprintRow.name, of_tenant, base)
+    declares = select(ModelRow.name).where(
+        ModelRow.space_id == space_id, ModelRow.base_model == base, ModelRow.name.in_(anywhere)
+    )
+    return sorted({*here, *anywhere} - {*session.scalars(declares)})
 
 
 def naming(

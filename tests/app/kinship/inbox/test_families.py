@@ -33,7 +33,7 @@ def test_a_loop_has_a_root_all_the_same(app: AppHarness, plant: Planter) -> None
     plant.fingerprint("org/c", base=second)
     assert (1, 2) == (first, second)
     [found] = families(app)
-    assert ("org/a", 4) == (found.root, found.members)
+    assert ("org/a", 3) == (found.root, found.members)
 
 
 def test_the_largest_come_first(app: AppHarness, plant: Planter) -> None:
@@ -52,8 +52,28 @@ def test_declared_bases_make_the_families_of_spaces(app: AppHarness, plant: Plan
     plant.model("zoo", "org/tuned", base="org/elsewhere")
     plant.model("zoo", "org/chat", base="org/tuned")
     [found] = families(app)
-    assert ("org/elsewhere", "zoo", 3) == (found.root, found.space, found.members)
+    assert ("org/elsewhere", "zoo", 2) == (found.root, found.space, found.members)
+    assert (False, None) == (found.is_stored, found.meant)
     assert (("org/tuned", 1),) == found.branches
+
+
+def test_a_mistyped_base_names_the_one_that_was_meant(app: AppHarness, plant: Planter) -> None:
+    """In this space, or with a fingerprint alone; not one that declares it, or of another size."""
+    plant.model("zoo", "org/lm-base")
+    plant.fingerprint("far/vision-base")
+    for number, base in enumerate(["org/lm-bsae", "far/vison-base", "org/lm-ba-7b", "org/sft"]):
+        plant.model("zoo", f"{base}1" if base == "org/sft" else f"org/made-{number}", base=base)
+    plant.model("zoo", "org/lm-ba-8b")
+    meant = {each.root: each.meant for each in families(app)}
+    assert {
+        "org/lm-bsae": "org/lm-base",
+        "far/vison-base": "far/vision-base",
+        "org/lm-ba-7b": None,
+        "org/sft": None,
+    } == meant
+    assert {1} == {each.members for each in families(app)}
+    plant.model("zoo", "org/lm-bsae")
+    assert "org/lm-bsae" not in {each.root for each in families(app) if not each.is_stored}
 
 
 def test_lines_speak_of_a_root_that_has_some(app: AppHarness, plant: Planter) -> None:
