@@ -295,6 +295,8 @@ def _attributes(found: _Model) -> dict[str, Any]:
 
 
 def _files(siblings: Raw, name: str) -> Iterator[HubFile]:
+    if siblings != NULL and part_of(siblings, list[Raw]) is None:
+        raise HubProtocolError(f"the hub answers no list of the files of {name}")
     for number, item in enumerate(items_of(siblings)):
         if number == _MAX_FILES:
             raise HubForbidden(f"{name} holds more than {_MAX_FILES:,} files")

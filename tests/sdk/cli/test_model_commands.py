@@ -204,20 +204,20 @@ def test_nothing_is_deleted_unasked(
     """Without a terminal --yes is needed; names come from standard input, too."""
     with modelkin.Client(server.url) as client:
         client.ensure_space("cli-rm", num_parameters=M)
-        for name in "abc":
+        for name in ("cli-rm/a", "cli-rm/b", "cli-rm/c"):
             client.put_support("cli-rm", name, random_support(np.random.default_rng(1), M, K))
         where = ("--space", "cli-rm")
-        done = run_here("rm", "a", *where, "--url", server.url)
+        done = run_here("rm", "cli-rm/a", *where, "--url", server.url)
         assert (1, "") == (done.returncode, done.stdout)
-        asked = "this would delete a from space cli-rm, and there is no terminal to ask on"
+        asked = "this would delete cli-rm/a from space cli-rm, and there is no terminal to ask on"
         assert asked in done.stderr
         assert 3 == client.spaces.get("cli-rm").models
-        assert "a: deleted\n" == ask_here("rm", "a", *where, "--yes")
-        monkeypatch.setattr(sys, "stdin", io.StringIO("b\n\nb\n"))
-        assert "b: deleted\n" == ask_here("rm", "-", *where, "--yes")
-        assert ["c"] == [info.model for info in client.models.list("cli-rm")]
-        late = run_here("rm", "c", "x", *where, "--yes", "--url", server.url)
-        assert "no model 'x'" in late.stderr
+        assert "cli-rm/a: deleted\n" == ask_here("rm", "cli-rm/a", *where, "--yes")
+        monkeypatch.setattr(sys, "stdin", io.StringIO("cli-rm/b\n\ncli-rm/b\n"))
+        assert "cli-rm/b: deleted\n" == ask_here("rm", "-", *where, "--yes")
+        assert ["cli-rm/c"] == [info.model for info in client.models.list("cli-rm")]
+        late = run_here("rm", "cli-rm/c", "cli-rm/x", *where, "--yes", "--url", server.url)
+        assert "no model 'cli-rm/x'" in late.stderr
         assert "(1 was before)" in late.stderr
         done = run_here("spaces", "rm", "cli-rm", "--url", server.url)
         assert "this would delete space cli-rm with 0 models" in done.stderr
