@@ -133,6 +133,16 @@ def _number(value: float) -> str:
     return f"{value:,}"
 
 
+def _figure(value: float) -> str:
+    """A similarity or another figure near 1; what rounds to zero has no sign."""
+    return f"{value:z.3f}"
+
+
+def _counted(count: int, word: str) -> str:
+    """How many there are of something: 1 tensor, 1,200 tensors."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
 def _compact(value: float) -> str:
     """A number in four characters or so: 1.2M."""
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
@@ -218,6 +228,8 @@ _environment: Final = Environment(
 _environment.filters.update(
     number=_number,
     compact=_compact,
+    figure=_figure,
+    counted=_counted,
     percent=_percent,
     moment=_moment,
     moment_in_words=_moment_in_words,

@@ -1,7 +1,7 @@
 // Completion of a search box: a combobox (WAI-ARIA 1.2) over what the service suggests.
 
 import { call } from "./api.js";
-import { announce, debounced, element, rooted } from "./dom.js";
+import { announce, counted, debounced, element, rooted } from "./dom.js";
 
 const DELAY_MS = 60;
 
@@ -86,7 +86,7 @@ export function makeCompletion(input) {
     if (!items.length) return close();
     list.hidden = false;
     input.setAttribute("aria-expanded", "true");
-    announce(`${items.length} suggestions`);
+    announce(counted(items.length, "suggestion"));
     active = -1;
     const place = items.findIndex((item) => item.text === text && item.address === address);
     if (place >= 0) mark(place);

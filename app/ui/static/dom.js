@@ -48,6 +48,12 @@ export function sizeText(bytes) {
   return `${bytes} bytes`;
 }
 
+/** A similarity, or another figure near 1; what rounds to zero has no sign. */
+export const figureText = (value) => value.toFixed(3).replace(/^-(0\.0+)$/, "$1");
+
+/** How many there are of something: 1 tensor, 1,200 tensors. */
+export const counted = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`;
+
 /** The name of a model or a space within a path: slashes stay. */
 export function nameInPath(name) {
   return name.split("/").map(encodeURIComponent).join("/");

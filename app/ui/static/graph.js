@@ -4,7 +4,7 @@
 // removed (`without`), and how many neighbours each has (`k`).
 
 import { call } from "./api.js";
-import { announce, element, nameInPath, pageData, svg } from "./dom.js";
+import { announce, element, figureText, nameInPath, pageData, svg } from "./dom.js";
 import { downloadCsv, downloadGraphml } from "./exports.js";
 import { beside, settle } from "./layout.js";
 
@@ -170,7 +170,7 @@ function rowOf(edge) {
   const error = edge.estimate === "exact" ? [] : [" ", element("span", { class: "quiet" }, `± ${edge.standard_error.toFixed(3)}`)];
   return element("tr", {}, endOf(edge.source), endOf(edge.target),
     element("td", { class: "n" }, edge.similarity.toFixed(3), ...error),
-    element("td", { class: "n" }, edge.kappa === null ? "" : edge.kappa.toFixed(3), ...(edge.unrelated ? [" ", element("span", { class: "note" }, "unrelated")] : [])),
+    element("td", { class: "n" }, edge.kappa === null ? "" : figureText(edge.kappa), ...(edge.unrelated ? [" ", element("span", { class: "note" }, "unrelated")] : [])),
     element("td", {}, element("a", { href: pairPath(edge.source, edge.target), "aria-label": `Compare ${edge.source} with ${edge.target}` }, "compare")));
 }
 

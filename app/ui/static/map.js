@@ -3,7 +3,7 @@
 // The address holds what is seen: `color`, `x`, `y`, `zoom`, `hide` (groups) and `model` (marked).
 
 import { call } from "./api.js";
-import { announce, debounced, element, fromAddress, nameInPath, rooted, setAddress, svg } from "./dom.js";
+import { announce, counted, debounced, element, fromAddress, nameInPath, rooted, setAddress, svg } from "./dom.js";
 import { download, downloadCsv, fileName } from "./exports.js";
 import { wireFinding } from "./map-finding.js";
 import { wireGestures } from "./map-gestures.js";
@@ -168,7 +168,7 @@ class MapPage {
 
   list() {
     const { count, models } = this.view.inView(MAX_LISTED);
-    byId("in-view-count").textContent = `${count.toLocaleString()} of ${this.view.models.length.toLocaleString()} models`
+    byId("in-view-count").textContent = `${count.toLocaleString()} of ${counted(this.view.models.length, "model")}`
       + (count > models.length ? `, the ${models.length} nearest to the middle are listed` : "");
     byId("in-view").tBodies[0].replaceChildren(...models.map((each) => element("tr", {},
       element("th", { scope: "row" }, element("a", { class: "model", href: this.addressOf(each) }, this.view.models[each])),

@@ -1,7 +1,7 @@
 // Files of supports, dropped or chosen, and sent as they are. A checkpoint is never read: its support
 // is computed where it lies, by the command that stands in its place here.
 
-import { announce, copyText, element, nameInPath, pageData, sizeText } from "./dom.js";
+import { announce, copyText, counted, element, nameInPath, pageData, sizeText } from "./dom.js";
 import { onFiles } from "./files.js";
 import { classify, KINDS, originOf } from "./upload_kinds.js";
 
@@ -169,7 +169,7 @@ async function take(files) {
   }
   if (files.length > MAX_FILES) announce(`The first ${MAX_FILES} files are here; send those before the others`);
   showSend();
-  announce(`${rows.length} files are listed`);
+  announce(`${counted(rows.length, "file")} listed`);
 }
 
 async function sendAll() {

@@ -51,3 +51,14 @@ def test_names_of_tensors_are_text(http: httpx.Client) -> None:
     rows, shown = opened(http, sorted(hostile))
     assert "<script>alert" not in shown
     assert ["é.9", "é.10"] == rows[-2:]
+
+
+def test_a_figure_that_rounds_to_zero_has_no_sign(http: httpx.Client) -> None:
+    """Two models that share one index less than a part of one by chance."""
+    space = Space(http, 9_990, layout=[{"name": "w", "shape": [9_990]}])
+    for model, begin in (("a", 0), ("b", 99)):
+        space.put(model, Support.from_indices(np.arange(begin, begin + 100), space.m))
+    assert 0 > http.get(space.path("overlap"), params={"a": "a", "b": "b"}).json()["kappa"]
+    shown = http.get(f"/spaces/{space.name}/pairs?a=a&b=b").text
+    assert "<dt>beyond chance</dt><dd>0.000<" in shown
+    assert "-0.000" not in shown

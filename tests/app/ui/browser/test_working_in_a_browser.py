@@ -67,7 +67,7 @@ def test_suggestions_fit_what_is_typed_before_the_answer(explorer: Explorer, vis
         page.wait_for_timeout(10)
     with page.expect_response("**/completions?q=m003"):
         held.pop().continue_()
-    expect(page.locator("#announcer")).to_have_text("1 suggestions")
+    expect(page.locator("#announcer")).to_have_text("1 suggestion")
     expect(options).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Enter")
     page.wait_for_url(explorer.model("org0/m003"))
