@@ -5,7 +5,7 @@ import { call } from "./api.js";
 import { comparison, linesTable, neighboursTable, sentence } from "./checkpoints/answers.js";
 import { Checkpoint } from "./checkpoints/checkpoint.js";
 import { fittingSpaces, neighbours, supportPath } from "./checkpoints/spaces.js";
-import { announce, element, nameInPath, pageData, rooted, sizeText } from "./dom.js";
+import { announce, counted, element, nameInPath, pageData, rooted, sizeText } from "./dom.js";
 import { onFiles } from "./files.js";
 
 const MAX_FILES = 20;
@@ -84,7 +84,7 @@ class Check {
     this.say("Its header is read …");
     this.opened = await this.checkpoint.ask("open", { file: this.file, forms });
     const { tensors, parameters, dtypes } = this.opened;
-    this.answers.append(element("p", { class: "quiet" }, `${tensors.length.toLocaleString("en")} tensors, ${parameters.toLocaleString("en")} parameters of ${dtypes.join(", ")}`));
+    this.answers.append(element("p", { class: "quiet" }, `${counted(tensors.length, "tensor")}, ${counted(parameters, "parameter")} of ${dtypes.join(", ")}`));
     this.spaces = await fittingSpaces(tensors, this.requests.signal);
     for (const space of this.spaces.filter((each) => !each.against).slice(0, 3)) await this.#inSpace(space);
     this.fingerprint = await this.checkpoint.ask("fingerprint", {}, this.#seen("Its lines are read"));
@@ -178,7 +178,7 @@ function take(files) {
     list.append(check.item);
     last = last.then(() => check.run());
   }
-  announce(files.length > MAX_FILES ? `The first ${MAX_FILES} files are read; drop the others after them` : `${some.length} files are listed`);
+  announce(files.length > MAX_FILES ? `The first ${MAX_FILES} files are read; drop the others after them` : `${counted(some.length, "file")} listed`);
 }
 
 onFiles(take);
