@@ -8,12 +8,13 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from modelkin.cli import main
+from tests.docs import test_readme as readme
 from tests.support.servers.server_process import Server
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -74,15 +75,30 @@ def session(text: str) -> str:
     return "".join(f"$ {command}\n{output(command)}" for command in commands)
 
 
+def carry_out(text: str, session: Callable[[str], str] = session) -> list[str]:
+    """Run a page's blocks in order, which print what stands in them; their kinds."""
+    blocks = BLOCK.findall(text)
+    for kind, content in blocks:
+        if kind == "python":
+            subprocess.run([sys.executable, "-c", content], check=True)
+        else:
+            assert content == session(content)
+    return [kind for kind, _ in blocks]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", BLOCKS)
 def test_the_page(page: str, server: Server) -> None:
     """Every command of the page prints exactly what stands below it."""
-    blocks = BLOCK.findall((DOCS / page).read_text())
-    for kind, text in blocks:
-        if kind == "python":
-            subprocess.run([sys.executable, "-c", text], check=True)
-        else:
-            assert text == session(text)
-    assert {"python", "console"} == {kind for kind, _ in blocks}
-    assert len(blocks) == BLOCKS[page]
+    kinds = carry_out((DOCS / page).read_text())
+    assert {"python", "console"} == set(kinds)
+    assert len(kinds) == BLOCKS[page]
+
+
+@pytest.mark.slow
+def test_one_after_the_other(server: Server) -> None:
+    """Who reads on with the service of the README sees what the pages print, too."""
+    hub = readme.README.read_text().partition("### A hub")[2].partition("### A federation")[0]
+    assert ["python", "console", "python"] == carry_out(hub, readme.session)
+    for page in ("audit.md", "heads.md"):
+        carry_out((DOCS / page).read_text())
