@@ -108,6 +108,14 @@ class FindingService:
             acknowledged=acknowledged,
         )
 
+    def find(self, session: Reader, space: SpaceRecord, name: str) -> LineageFinding | None:
+        """The kept finding of a model; None where there is none, or nothing to say.
+
+        Raises:
+            ModelNotFound: there is no such model.
+        """
+        return listing.find_kept(session, space, models.get_model(session, space, name).id)
+
     def inbox(
         self,
         session: Reader,

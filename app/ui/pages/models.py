@@ -108,6 +108,7 @@ def model(
                 session, space, subject, DonorRequest(k=_MAX_DONORS), context.deadline
             ),
             lineage=lineage,
+            finding=findings.find(session, space, name),
             copies=_copies(weights, session, space, shown),
             fingerprint=fingerprints.find(session, context.tenant, name),
             derivatives=() if derivatives is None else derivatives.items,

@@ -112,3 +112,23 @@ def test_a_base_that_is_elsewhere_is_no_link(http: httpx.Client, audited: Space)
     for text in (shown, page):
         assert "acme/elsewhere" in text
         assert "models/acme/elsewhere" not in text
+
+
+def test_the_page_of_a_model_acknowledges_its_finding(http: httpx.Client, audited: Space) -> None:
+    """Who comes because of a mismatch meets the reason first, and ends it there with a note."""
+    address, form = f"/spaces/{audited.name}/models/", 'class="inline scripted acknowledge"'
+    path, of = audited.path("lineage/acknowledgement"), {"model": "false"}
+    opened = http.get(address + "false").text
+    assert '<a href="#lineage">mismatch</a>' in opened
+    assert opened.index('id="lineage"') < opened.index('id="neighbors-title"')
+    assert f'{form} data-method="PUT" data-action="/v1/spaces/{audited.name}/lineage/' in opened
+    ok(http.put(path, params=of, json={"note": "<b>known</b>"}))
+    try:
+        seen = http.get(address + "false").text
+        base = http.get(address + "other-3").text
+    finally:
+        assert 204 == http.delete(path, params=of).status_code
+    assert f'{form} data-method="DELETE"' in seen
+    assert "&lt;b&gt;known" in seen
+    assert 'contradicted</span> <span class="note">acknowledged</span>' in base
+    assert form not in http.get(address + "true").text
