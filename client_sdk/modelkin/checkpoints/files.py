@@ -211,7 +211,7 @@ def read_tensors(
     """
     located = locate(Path(path), limits)
     source, remarks = located.source, located.notes
-    if source.suffix == GGUF_SUFFIX:
+    if source.suffix.lower() == GGUF_SUFFIX:
         stored, more = read_gguf(located.files, limits)
     else:
         stored, more = _in_safetensors(located, limits)

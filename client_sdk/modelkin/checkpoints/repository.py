@@ -374,7 +374,12 @@ def _is_aside(name: str, found: Collection[str]) -> bool:
 def _unread(files: Sequence[str]) -> str:
     """Words about a file of a format that is not read, and what would do."""
     told = describe_unread(_likeliest(files))
-    return ": save the weights as model.safetensors" if told is None else f", and {told}"
+    if told is not None:
+        return f", and {told}"
+    loud = [file for file in files if file.lower().endswith((".safetensors", ".gguf"))]
+    if loud:
+        return f": endings are read in small letters, so rename or give {quote(loud[0])}"
+    return ": save the weights as model.safetensors"
 
 
 def _likeliest(files: Iterable[str]) -> str:

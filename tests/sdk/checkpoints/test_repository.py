@@ -93,6 +93,10 @@ def test_a_whole_set_needs_no_index(files: list[str]) -> None:
             "holds no safetensors or GGUF file: save the weights as model.safetensors",
         ),
         (
+            ["config.json", "Bees.SAFETENSORS"],
+            "endings are read in small letters, so rename or give 'Bees.SAFETENSORS'",
+        ),
+        (
             ["a.onnx", "b.h5", "pytorch_model.bin"],
             "'pytorch_model.bin' is a pickle, which is",
         ),

@@ -63,7 +63,7 @@ def statements_of(checkpoint: Checkpoint, *, has_card: bool = True) -> Statement
     card = _card_of(first.parent) if has_card else {}
     held = dict[str, Sequence[str]]()
     with suppress(InvalidCheckpoint, OSError):
-        held = _of_gguf(first) if first.suffix == GGUF_SUFFIX else _of_safetensors(first)
+        held = _of_gguf(first) if first.suffix.lower() == GGUF_SUFFIX else _of_safetensors(first)
     # A card of the licence "other" names it, as the catalogue reads it of a repository.
     licenses = (card.get("license_name"), card.get("license"), held.get("license"))
     return Statements(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from modelkin.checkpoints.candidates import Candidate, candidates, is_weights
+from modelkin.checkpoints.candidates import Candidate, candidates, is_index, is_weights, shard_of
 from modelkin.checkpoints.gguf.choosing import GGUF_SUFFIX, gguf_part_of, parts_of
 from modelkin.checkpoints.indexes import read_pipeline
 from modelkin.checkpoints.repository import DEFAULTS, PIPELINE, choose, components
@@ -28,6 +28,7 @@ __all__ = ["Below", "FolderContent", "LeftOut", "checkpoints_below", "is_inside"
 _CONFIGS: Final = ("config.json", CONFIG_NAME)
 _CARD: Final = "README.md"
 _PARTIAL: Final = re.compile(r"\.(?:incomplete|part|partial|crdownload|download|tmp|aria2)$", re.I)
+_ENDING: Final = re.compile(r"(?:\.safetensors(?:\.index(?:\.[\w-]+)?\.json)?|\.gguf)$", re.I)
 _MAX_DEPTH: Final = 64
 _MAX_FILES: Final = 1_000_000
 
@@ -143,7 +144,8 @@ class _Walk:
         return names, folders
 
     def _may_read(self, entry: os.DirEntry[str], path: Path) -> bool:
-        matters = _is_checkpoint(entry.name) or entry.name in (PIPELINE, *_CONFIGS)
+        small = _in_small_letters(entry.name)
+        matters = _is_checkpoint(small) or entry.name in (PIPELINE, *_CONFIGS)
         if entry.is_symlink():
             if not path.exists():
                 return self._refuse(path, matters, "it is a link to nothing")
@@ -169,10 +171,6 @@ class _Walk:
             told = None if _is_checkpoint(name) else unread_format(name)
             if told is not None:
                 self._leave(folder / name, f"it is {told}")
-            elif _is_checkpoint(lower := name.lower()) and not _is_checkpoint(name):
-                self._leave(
-                    folder / name, f"only endings in small letters are read: name it {lower}"
-                )
 
     def _pipeline_parts(self, folder: Path, names: list[str]) -> list[Path] | None:
         """The components that have weights, of a folder that is a pipeline; else None."""
@@ -239,6 +237,8 @@ class _Walk:
         for name in names:
             if name.endswith(GGUF_SUFFIX):
                 self._take_gguf(folder, name, names)
+            elif not _is_checkpoint(name) and _is_checkpoint(small := _in_small_letters(name)):
+                self._take_capitals(folder, name, small)
 
     def _path_of(self, folder: Path, candidate: Candidate) -> Path | None:
         first = candidate.file or candidate.index
@@ -266,6 +266,14 @@ class _Walk:
         stem = part.stem if part and parts else name.removesuffix(GGUF_SUFFIX)
         self._take(folder / name, folder / stem)
 
+    def _take_capitals(self, folder: Path, name: str, small: str) -> None:
+        """Take a file whose ending has capitals; parts of one model find each other by names."""
+        if is_index(small) or shard_of(small) or gguf_part_of(small):
+            reason = f"indexes and shards are read by endings in small letters: name it {small}"
+            self._leave(folder / name, reason, is_error=True)
+        else:
+            self._take(folder / name, (folder / name).with_suffix(""))
+
     def _take(self, path: Path, named: Path) -> None:
         self._content.found.append(Below(path, self._name(named), has_card=False))
 
@@ -281,6 +289,11 @@ class _Walk:
 
 def _is_checkpoint(name: str) -> bool:
     return is_weights(name) or name.endswith(GGUF_SUFFIX)
+
+
+def _in_small_letters(name: str) -> str:
+    """A name with its ending, and the stem as it is."""
+    return _ENDING.sub(lambda found: found[0].lower(), name)
 
 
 def _is_hidden(name: str) -> bool:

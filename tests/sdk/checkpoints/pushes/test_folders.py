@@ -129,7 +129,8 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
             "b.safetensors.part": b"",
             "c.pt": b"",
             "d.SafeTensors": FILE,
-            "e.GGUF": b"",
+            "E.GGUF": b"",
+            "D-1-of-2.SafeTensors": FILE,
             "m/model.safetensors": FILE,
             "m/pytorch_model.bin": b"",
             "m/deeper/model.safetensors": FILE,
@@ -145,8 +146,8 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     said = left_out(root)
     assert {
         "b.safetensors.part": "it is a download that has not ended",
-        "d.SafeTensors": "only endings in small letters are read: name it d.safetensors",
-        "e.GGUF": "only endings in small letters are read: name it e.gguf",
+        "D-1-of-2.SafeTensors": "indexes and shards are read by endings in small letters: "
+        "name it D-1-of-2.safetensors",
         "folder": "it is a link that leads out of the folder",
         "gone.safetensors": "it is a link to nothing",
         "m/deep": "it is a part of the model in 'm'",
@@ -155,7 +156,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
         "pipe.safetensors": "it is no file",
     } == {path: reason for path, reason in said.items() if path != "c.pt"}
     assert "pickle" in said["c.pt"]
-    assert {"a", "m", "within"} == names(root).keys()
+    assert {"E", "a", "d", "m", "within"} == names(root).keys()
 
 
 def test_a_closed_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
