@@ -12,7 +12,10 @@ from modelkin.core.matching.correspondence import MIN_SHARE, Correspondence, cor
 from modelkin.core.matching.remedies import remedy_of
 from modelkin.errors import SpaceMismatch
 
-__all__ = ["fitted_to"]
+__all__ = ["OTHER_SPACE", "fitted_to"]
+
+OTHER_SPACE: Final = "name a space of its own layout, which --create makes, or give --space auto"
+"""What does for a file that fits no space of its name."""
 
 _SHOWN: Final = 100
 """Tensors that are named; others are counted."""
@@ -43,7 +46,7 @@ def _remedy(found: Correspondence) -> str:
     """The option by which the file is compared with the models of the space."""
     remedy = remedy_of(found)
     if remedy is None:
-        return "name a space of its own layout, which --create makes"
+        return OTHER_SPACE
     shown = [f"--exclude {shlex.quote(pattern)}" for pattern in remedy.patterns]
     options = " ".join(shown[:_MAX_PATTERNS]) + " and so on" * (len(shown) > _MAX_PATTERNS)
     if not remedy.of_space:

@@ -18,7 +18,7 @@ from modelkin.checkpoints import Adapter, Checkpoint
 from modelkin.checkpoints.anatomies import is_fingerprint
 from modelkin.checkpoints.importance import digest_of_base
 from modelkin.checkpoints.pushes.plan import Plan
-from modelkin.cli.differences import fitted_to
+from modelkin.cli.differences import OTHER_SPACE, fitted_to
 from modelkin.cli.progress import Bar
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
@@ -248,7 +248,7 @@ def _for_space(checkpoint: Checkpoint, space: SpaceInfo | None) -> Checkpoint:
         raise SpaceMismatch(
             f"{checkpoint.name} has other tensors than space {space.name!r}: "
             + str(error).replace("the layout", "the space")
-            + ": name a space of its own layout, which --create makes"
+            + f": {OTHER_SPACE}"
         ) from None
 
 

@@ -97,5 +97,5 @@ def test_a_push_to_a_missing_space_names_the_remedy(
     done = run_here(*push)
     assert 1 == done.returncode
     assert done.stderr.startswith("modelkin: 404 space_not_found: ")
-    assert "; add --create to make it" in done.stderr
+    assert "--create makes it, and for checkpoints --space auto takes" in done.stderr
     assert "space_not_found" == json.loads(run_here(*push, "--json").stderr)["code"]

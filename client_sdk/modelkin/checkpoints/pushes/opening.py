@@ -25,9 +25,9 @@ from modelkin.checkpoints.pushes.pushed_file import PushedFile
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from modelkin.core.matching.correspondence import correspond
-from modelkin.errors import InvalidCheckpoint, InvalidName
+from modelkin.errors import InvalidCheckpoint, InvalidName, SpaceMismatch
 
-__all__ = ["OpenedCheckpoint", "check_fit", "open_named", "read_for_space"]
+__all__ = ["OpenedCheckpoint", "check_fit", "open_named", "other_tensors", "read_for_space"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,15 @@ def check_fit(opened: OpenedCheckpoint, layout: Layout, exclude: Sequence[str]) 
     found = correspond(own, layout)
     require = found.require_equal if opened.is_adapter else found.require_part
     require("the file", "the layout")
+
+
+def other_tensors(space: str, error: SpaceMismatch) -> SpaceMismatch:
+    """What :func:`check_fit` and :func:`read_for_space` say, about the space, with the remedy."""
+    differing = str(error).replace("the layout", "the space")
+    return SpaceMismatch(
+        f"it has other tensors than space {space!r}, so give the space 'auto', which is one that "
+        f"it fits: {differing}"
+    )
 
 
 def read_for_space(

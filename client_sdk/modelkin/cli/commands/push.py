@@ -15,7 +15,12 @@ from modelkin.checkpoints import Checkpoint
 from modelkin.checkpoints.catalogues.statements import Statements, moment_of
 from modelkin.checkpoints.pushes.pushed_file import PushedFile
 from modelkin.cli.blinding import add_blinding, blinding_of_source
-from modelkin.cli.commands.push_folder import add_folder, is_of_folder, push_folder
+from modelkin.cli.commands.push_folder import (
+    absent_space,
+    add_folder,
+    is_of_folder,
+    push_folder,
+)
 from modelkin.cli.fitting import require_fit
 from modelkin.cli.inputs import (
     Source,
@@ -174,15 +179,12 @@ def _space_and_source(
 def _find_space(client: Client, arguments: argparse.Namespace) -> SpaceInfo | None:
     try:
         return client.spaces.get(arguments.space)
-    except ApiError as error:
-        if error.status == 403 or (error.problem_code == "space_not_found" and arguments.create):
+    except PermissionDeniedError:
+        return None
+    except NotFoundError as error:
+        if error.problem_code == "space_not_found" and arguments.create:
             return None
-        if error.problem_code == "space_not_found":
-            hint = f"{error.detail}; add --create to make it"
-            raise type(error)(
-                error.status, error.problem_code, hint, request_id=error.request_id
-            ) from error
-        raise
+        raise absent_space(error) from error
 
 
 def _create_space(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +15,7 @@ from modelkin._progress_bar import is_terminal
 from modelkin._terminal_text import one_line
 from modelkin.cli.output import Answer, fields_of, quantity, table
 from modelkin.client import Client
-from modelkin.errors import InvalidParameter
+from modelkin.errors import InvalidParameter, NotFoundError
 from modelkin.types.checkpoints.pushed import (
     AUTO,
     CheckpointItem,
@@ -20,7 +23,7 @@ from modelkin.types.checkpoints.pushed import (
     PushedCheckpoints,
 )
 
-__all__ = ["add_folder", "is_of_folder", "push_folder"]
+__all__ = ["absent_space", "add_folder", "is_of_folder", "push_folder"]
 
 _OF_FOLDERS: Final = ("prefix", "manifest", "dry_run", "resume", "jobs")
 _OF_ONE: Final = (
@@ -29,6 +32,7 @@ _OF_ONE: Final = (
     *("license", "published", "base_relation"),
 )
 """The options of one checkpoint alone."""
+_REFUSED: Final = ("failed", "skipped")
 _SHARES: Final = 10
 """The lines of progress where no terminal shows a bar."""
 
@@ -79,6 +83,16 @@ def is_of_folder(arguments: argparse.Namespace) -> bool:
     return bool(arguments.space == AUTO)
 
 
+def absent_space(error: NotFoundError) -> NotFoundError:
+    """The error about a space that does not exist, with what to do; another one as it is."""
+    if error.problem_code != "space_not_found":
+        return error
+    end = "" if error.detail.endswith("?") else ";"
+    remedy = "--create makes it, and for checkpoints --space auto takes that of each one's family"
+    said = f"{error.detail}{end} {remedy}"
+    return NotFoundError(error.status, error.problem_code, said, request_id=error.request_id)
+
+
 def push_folder(arguments: argparse.Namespace) -> Answer:
     """Push the checkpoints of a folder, or one whose space is to be found."""
     for option in (*_OF_ONE, *(["base_model"] if arguments.model is None else [])):
@@ -90,7 +104,7 @@ def push_folder(arguments: argparse.Namespace) -> Answer:
     given: str | list[CheckpointItem] = arguments.input
     if arguments.model is not None:
         given = [CheckpointItem(arguments.input, arguments.model, arguments.base_model)]
-    with Client(arguments.url, arguments.api_key) as client:
+    with Client(arguments.url, arguments.api_key) as client, _absences():
         done = client.push_checkpoints(
             given,
             space=arguments.space,
@@ -113,6 +127,14 @@ def push_folder(arguments: argparse.Namespace) -> Answer:
     return _answer(done, Path(arguments.input))
 
 
+@contextmanager
+def _absences() -> Iterator[None]:
+    try:
+        yield
+    except NotFoundError as error:
+        raise absent_space(error) from error
+
+
 def _answer(done: PushedCheckpoints, root: Path) -> Answer:
     counts = ", ".join(f"{count:,} {state}" for state, count in done.counts.items())
     made = sorted({each.space for each in done if each.new_space and each.space is not None})
@@ -121,11 +143,9 @@ def _answer(done: PushedCheckpoints, root: Path) -> Answer:
         f"space {space}: {quantity(count, 'model')}{', new' if space in made else ''}"
         for space, count in done.spaces.items()
     ]
-    failed = [each for each in done if each.state == "failed"]
-    others = [each for each in done if each.state != "failed"]
-    for rows in (failed, others):
-        if rows:
-            lines += ["", _rows(rows, root)]
+    failed = done.failed
+    for rows in (failed, [each for each in done if each.state != "failed"]):
+        lines += [f"\n{text}" for text in _tables(rows, root)]
     fields = {
         "counts": dict(done.counts),
         "spaces": dict(done.spaces),
@@ -134,8 +154,19 @@ def _answer(done: PushedCheckpoints, root: Path) -> Answer:
     return Answer("\n".join(map(str, lines)), fields, code=1 if failed else 0)
 
 
-def _rows(rows: list[PushedCheckpoint], root: Path) -> str:
-    said = any(each.reason for each in rows)
+def _tables(rows: Sequence[PushedCheckpoint], root: Path) -> Iterator[str]:
+    """One table, but for those that were refused for one reason: it stands above theirs, once."""
+    counts = Counter(each.reason for each in rows if each.state in _REFUSED)
+    shared = [reason for reason, count in counts.items() if count > 1]
+    alone = [each for each in rows if each.reason not in shared]
+    if alone:
+        yield _rows(alone, root, said=any(each.reason for each in alone))
+    for reason in shared:
+        same = [each for each in rows if each.reason == reason]
+        yield f"{len(same):,} {same[0].state}: {reason}\n{_rows(same, root, said=False)}"
+
+
+def _rows(rows: Sequence[PushedCheckpoint], root: Path, *, said: bool) -> str:
     return table(
         ("MODEL", "SPACE", "STATE", "PATH", *(["WHY"] if said else [])),
         (

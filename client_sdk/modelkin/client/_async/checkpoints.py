@@ -187,7 +187,7 @@ class AsyncCheckpoints(AsyncUploads):
         return job.result("created" if before is None else state, "; ".join(notes) or None)
 
     async def _read(self, job: Job, lines: bool) -> PushedFile:
-        from modelkin.checkpoints.pushes.opening import read_for_space
+        from modelkin.checkpoints.pushes.opening import other_tensors, read_for_space
 
         place, space = job.place, job.place.space
         try:
@@ -202,11 +202,7 @@ class AsyncCheckpoints(AsyncUploads):
                 threads=1,
             )
         except SpaceMismatch as error:
-            differing = str(error).replace("the layout", "the space")
-            raise SpaceMismatch(
-                f"it has other tensors than space {place.name!r}: {differing}; the space 'auto' "
-                f"is one that it fits"
-            ) from None
+            raise other_tensors(place.name, error) from None
 
     async def _made(self, job: Job) -> SpaceInfo:
         """The space of a checkpoint, which is made where it does not exist.

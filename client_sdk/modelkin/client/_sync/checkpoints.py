@@ -188,7 +188,7 @@ class Checkpoints(Uploads):
         return job.result("created" if before is None else state, "; ".join(notes) or None)
 
     def _read(self, job: Job, lines: bool) -> PushedFile:
-        from modelkin.checkpoints.pushes.opening import read_for_space
+        from modelkin.checkpoints.pushes.opening import other_tensors, read_for_space
 
         place, space = job.place, job.place.space
         try:
@@ -203,11 +203,7 @@ class Checkpoints(Uploads):
                 threads=1,
             )
         except SpaceMismatch as error:
-            differing = str(error).replace("the layout", "the space")
-            raise SpaceMismatch(
-                f"it has other tensors than space {place.name!r}: {differing}; the space 'auto' "
-                f"is one that it fits"
-            ) from None
+            raise other_tensors(place.name, error) from None
 
     def _made(self, job: Job) -> SpaceInfo:
         """The space of a checkpoint, which is made where it does not exist.

@@ -77,8 +77,35 @@ def test_a_dry_run(run_here: Run, server: Server, client: Client, zoo: Path, fam
     for more in ([], ["--dry-run"]):  # the headers tell what the space refuses
         done = run_here(*push, *more)
         assert (1, "2 failed, 1 skipped") == (done.returncode, done.stdout.splitlines()[0])
-        assert f"{family}.unlike" in done.stdout
+        assert 1 == done.stdout.count(f"{family}.unlike")
+        assert f"2 failed: it has other tensors than space '{family}'" in done.stdout
+        assert "so give the space 'auto'" in done.stdout
     assert f"{family}-ants" not in [each.name for each in client.spaces.list()]
+
+
+def test_a_space_that_does_not_exist(
+    run_here: Run, server: Server, client: Client, zoo: Path, family: str
+) -> None:
+    """The error says how it is made, and names one that may be meant."""
+    client.ensure_space(f"{family}-herd", num_parameters=9)
+    push = ("push", "zoo", "--url", server.url, "--space")
+    for more in ([], ["--dry-run"]):
+        absent = run_here(*push, f"absent-{family}-none", *more)
+        assert "--create makes it, and for checkpoints --space auto takes" in absent.stderr
+        near = run_here(*push, f"{family}-herds", *more)
+        assert f"did you mean '{family}-herd'? --create makes it" in near.stderr
+        assert (1, 1) == (absent.returncode, near.returncode)
+
+
+def test_an_ending_in_capitals(run_here: Run, server: Server, client: Client, zoo: Path) -> None:
+    """A folder's file is read as the file by itself, and keeps its stem as its name."""
+    name = zoo.parent.name.upper()
+    (zoo / "bees.safetensors").rename(zoo / f"{name}.SAFETENSORS")
+    to = ("--space", "auto", "--url", server.url)
+    done = run_here("push", "zoo", "--prefix", "loud/", *to)
+    assert 0 == done.returncode, done.stderr
+    alone = run_here("push", f"zoo/{name}.SAFETENSORS", "--model", f"loud/{name}", *to)
+    assert (0, "1 unchanged") == (alone.returncode, alone.stdout.splitlines()[0])
 
 
 def test_what_failed_stands_first_and_is_the_exit_code(

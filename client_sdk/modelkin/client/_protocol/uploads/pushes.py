@@ -8,7 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from modelkin.checkpoints.pushes.gathering import NamedCheckpoint
-from modelkin.checkpoints.pushes.opening import OpenedCheckpoint, check_fit, open_named
+from modelkin.checkpoints.pushes.opening import (
+    OpenedCheckpoint,
+    check_fit,
+    open_named,
+    other_tensors,
+)
 from modelkin.client._protocol.calls.flows import Flow
 from modelkin.client._protocol.calls.requests import json_bytes
 from modelkin.client._protocol.uploads.journal import Journal
@@ -227,7 +232,7 @@ def jobs_of(
                     f"{wanted.importance}: name another space, or {AUTO}"
                 )
             if place.layout is not None and not place.is_new:
-                check_fit(each, place.layout, place.exclude)
+                _require_fit(each, place, place.layout)
             jobs.append(Job(each, place, places.exclude))
         except (InvalidInput, SpaceMismatch) as error:
             path = str(each.named.path)
@@ -248,6 +253,13 @@ def refusal_of(error: Exception) -> str:
     if isinstance(error, OSError) and not isinstance(error, ModelkinError):
         return error.strerror or str(error)
     return str(error)
+
+
+def _require_fit(opened: OpenedCheckpoint, place: Place, layout: Layout) -> None:
+    try:
+        check_fit(opened, layout, place.exclude)
+    except SpaceMismatch as error:
+        raise other_tensors(place.name, error) from None
 
 
 def _wanted(opened: OpenedCheckpoint) -> Wanted:
