@@ -25,6 +25,12 @@ async (ignored) => {
   return violations.flatMap(({ id, impact, nodes }) => nodes.map(({ html }) => [id, impact, html]));
 }
 """
+# Of a text above a gradient axe says that it cannot know its contrast: colours are judged without.
+_NO_SHADOWS: Final = """
+const plain = new CSSStyleSheet();
+plain.replaceSync(".scroll, .tabs ul { background-image: none !important }");
+document.adoptedStyleSheets = [plain];
+"""
 _OPEN_DETAILS: Final = """
 for (const each of document.querySelectorAll("details:not([open])")) each.open = true;
 """
@@ -38,6 +44,7 @@ def faults(page: Page, *, ignored: Collection[str] = ()) -> list[str]:
     """
     if not page.evaluate("Boolean(window.axe)"):
         page.evaluate(AXE_SCRIPT)
+        page.evaluate(_NO_SHADOWS)
     found: list[tuple[str, str, str]] = page.evaluate(_RUN, list(ignored))
     return [f"{rule} ({impact}): {html[:160]}" for rule, impact, html in found]
 
