@@ -16,6 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from modelkin._validation import MAX_BASE_MODELS, MAX_TAGS, check_model_name, check_tag
+from modelkin.checkpoints.catalogues.front_matter import broken_line
 from modelkin.checkpoints.files import Checkpoint
 from modelkin.checkpoints.gguf import GGUF_SUFFIX
 from modelkin.checkpoints.gguf.header import read_gguf_header
@@ -91,6 +92,11 @@ def unread_base_of(checkpoint: Checkpoint, *, has_card: bool = True) -> str | No
         return None
     if (lines := _front_matter(text)) is None:
         return f"nothing of {_CARD} is read: its front matter has no second line of ---"
+    if (broken := broken_line(lines)) is not None:
+        return (
+            f"nothing of {_CARD} is read, no base, licence or tag: line {broken + 1} of it is no "
+            f"YAML"
+        )
     names = _card_of(folder).get("base_model")
     if names is None:
         named = any(line.lstrip().startswith("base_model:") for line in lines)
@@ -175,7 +181,10 @@ def _front_matter(card: str) -> list[str] | None:
 def _card_of(folder: Path) -> Mapping[str, Sequence[str]]:
     """The front matter of a folder's card, by field; nothing without one."""
     found, items = dict[str, Sequence[str]](), list[str]()
-    for line in _front_matter(_text_of_card(folder)) or ():
+    lines = _front_matter(_text_of_card(folder)) or []
+    if broken_line(lines) is not None:  # a hub refuses such a card, too
+        return {}
+    for line in lines:
         if field := _FIELD.fullmatch(line):
             items = [*_texts(field[2] or "")]
             found[field[1]] = items

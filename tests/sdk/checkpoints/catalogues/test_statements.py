@@ -57,7 +57,7 @@ def test_a_licence_and_a_relation_are_read_as_a_hub_reads_them(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("matter", "why"),
     [
-        ("base_model: [unclosed\n---", "is not read: write a name there, or a list of names"),
+        ("license: mit\nbase_model: [unclosed\n---", "line 3 of it is no YAML"),
         ("base_model: {a: b}\n---", "is not read: write a name there, or a list of names"),
         ("base_model: org/base", "its front matter has no second line of ---"),
         ("base_model: acme / lm base??\n---", "a base_model of README.md is not read: "),

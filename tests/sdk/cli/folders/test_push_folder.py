@@ -62,7 +62,7 @@ def test_a_folder_in_one_command(
     assert 2 == client.spaces.get(space).models
     (zoo / "ants" / "README.md").write_text("---\nbase_model: [unclosed\n---\n")
     unread = run_here(*push).stdout
-    assert "base_model of README.md is not read: write a name there, or a list" in unread
+    assert "nothing of README.md is read, no base, licence or tag: line 2 of it is no" in unread
 
 
 def test_a_dry_run(run_here: Run, server: Server, client: Client, zoo: Path, family: str) -> None:
