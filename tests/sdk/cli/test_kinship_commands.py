@@ -416,3 +416,13 @@ def test_a_space_without_a_clustering_suggests_run(run_here: Run, server: Server
     done = run_here("clusters", "--space", "cli-unclustered", "--url", server.url)
     assert (1, 1) == (done.returncode, done.stderr.count("\n"))
     assert "has no clustering of all its models: make one with `modelkin cluster`" in done.stderr
+
+
+def test_an_acknowledgement_repeats_its_note(ask_here: Ask, kin: str) -> None:
+    """So whoever writes it sees what others will read; without one there is none."""
+    about = ("acknowledge", "birds/4", "--space", kin)
+    assert "noted: a typo, asked the owner\n" in ask_here(
+        *about, "--note", "a typo, asked the owner"
+    )
+    assert "noted" not in ask_here(*about)
+    ask_here(*about, "--withdraw")

@@ -10,11 +10,13 @@ import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
 import modelkin
+from modelkin.client._sync.resources.models import Models
 from modelkin.core.support_files import origin_path
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import random_support, related
@@ -198,6 +200,11 @@ def test_a_fingerprint_goes_with_its_model_or_alone(
         assert [] == [*client.fingerprints.list(prefix="cli-prints/")]
 
 
+def refused(*_: object) -> NoReturn:
+    """The answer to a key that may not read."""
+    raise modelkin.errors.PermissionDeniedError(403, "forbidden", "this key may not read")
+
+
 def test_nothing_is_deleted_unasked(
     ask_here: Ask, run_here: Run, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,7 +225,12 @@ def test_nothing_is_deleted_unasked(
         assert ["cli-rm/c"] == [info.model for info in client.models.list("cli-rm")]
         late = run_here("rm", "cli-rm/c", "cli-rm/x", *where, "--yes", "--url", server.url)
         assert "no model 'cli-rm/x'" in late.stderr
-        assert "(1 was before)" in late.stderr
+        assert 1 == client.spaces.get("cli-rm").models
+        absent = run_here("rm", "cli-rm/x", *where, "--url", server.url)
+        assert "no model 'cli-rm/x'" in absent.stderr  # said before a terminal is asked for
+        monkeypatch.setattr(Models, "get", refused)
+        late = run_here("rm", "cli-rm/c", "cli-rm/x", *where, "--yes", "--url", server.url)
+        assert "(1 was deleted before)" in late.stderr
         done = run_here("spaces", "rm", "cli-rm", "--url", server.url)
         assert "this would delete space cli-rm with 0 models" in done.stderr
         assert "cli-rm: deleted, with 0 models\n" == ask_here("spaces", "rm", "cli-rm", "--yes")

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from modelkin._terminal_text import one_line
 from modelkin.cli.options import add_limit, add_service, first_rows, usual_space
 from modelkin.cli.output import Answer, as_notes, fields_of, pairs, quantity, table
 from modelkin.cli.texts import (
@@ -228,7 +229,8 @@ def acknowledge(arguments: argparse.Namespace) -> Answer:
     about = found.declared_base or found.likely_base
     named = "" if about is None else f" about {about}"
     text = f"acknowledged: {found.model} is {state_text(found.verdict)}{named}"
-    return Answer(text, fields_of(found))
+    noted = found.acknowledgement and found.acknowledgement.note
+    return Answer(one_line(f"{text}; noted: {noted}" if noted else text), fields_of(found))
 
 
 def revisions(arguments: argparse.Namespace) -> Answer:

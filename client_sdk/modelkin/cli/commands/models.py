@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from contextlib import suppress
 
 from modelkin._terminal_text import one_line
 from modelkin._whole_files import write_whole
@@ -22,7 +23,7 @@ from modelkin.cli.texts import count_text, text_or_dash, time_text
 from modelkin.client import Client
 from modelkin.core.importance import Origin
 from modelkin.core.support_files import write_origin
-from modelkin.errors import ApiError, InvalidParameter, NotFoundError
+from modelkin.errors import ApiError, InvalidParameter, NotFoundError, PermissionDeniedError
 from modelkin.types.models import ModelInfo
 
 __all__ = [
@@ -171,22 +172,48 @@ def rm(arguments: argparse.Namespace) -> Answer:
     what = names[0] if len(names) == 1 else quantity(len(names), "model")
     where = [f"delete {what} from space {space}"] if space else []
     where += [f"delete the fingerprint of {what}"] if arguments.fingerprint else []
-    confirm(arguments, " and ".join(where))
     lines, notes = list[str](), list[str]()
     with Client(arguments.url, arguments.api_key) as client:
+        for name in names:
+            _require(client, space, name, fingerprint=arguments.fingerprint)
+        confirm(arguments, " and ".join(where))
         for at, name in enumerate(names):
             try:
                 deleted = _delete(client, space, name, fingerprint=arguments.fingerprint)
             except NotFoundError as error:
                 if at == 0:
                     raise
-                done = f"{quantity(at, 'model')} were deleted before" if at > 1 else "1 was before"
+                done = f"{at:,} {'was' if at == 1 else 'were'} deleted before"
                 raise InvalidParameter(f"{error} ({done})") from None
             lines.append(f"{name}: {deleted}")
             if not arguments.fingerprint and _has_fingerprint(client, name):
                 notes.append(f"the fingerprint of {name} stays: --fingerprint deletes it, too")
     fields = {"space": space, "deleted": names, "fingerprints": arguments.fingerprint}
     return Answer("\n".join(lines), fields, notes=tuple(notes))
+
+
+def _require(client: Client, space: str | None, name: str, *, fingerprint: bool) -> None:
+    """Require that there is what is to be deleted, so that nothing is where a name is wrong.
+
+    Raises:
+        NotFoundError: there is neither.
+    """
+    missing: NotFoundError | None = None
+    with suppress(PermissionDeniedError):  # a key that may delete and not read
+        if space is not None:
+            try:
+                client.models.get(space, name)
+                return
+            except NotFoundError as error:
+                missing = error
+        if fingerprint:
+            try:
+                client.fingerprints.info(name)
+                return
+            except NotFoundError as error:
+                missing = missing or error
+        if missing is not None:
+            raise missing
 
 
 def _delete(client: Client, space: str | None, name: str, *, fingerprint: bool) -> str:
