@@ -41,7 +41,8 @@ def summary_of(
     words = say(lineage) + others_text(lineage, "not in this space")
     is_by_lines = lineage.reason == "lines" or lineage.likely_by_lines is not None
     if lineage.log10_p is not None and not is_by_lines and not is_at_chance(lineage.log10_p):
-        words += f" Between unrelated models so much has P {power_of_ten(lineage.log10_p)}."
+        chance = power_of_ten(lineage.log10_p)
+        words += f" The probability that unrelated models have as much in common is {chance}."
     if lineage.likely_by_lines is not None:
         words += f" {likely_text(lineage.likely_by_lines)}"
     elif lineage.likely_base is not None and lineage.reason != "rival":
@@ -97,8 +98,9 @@ def _by_lines(lineage: Lineage) -> str:
 def _chance(lineage: Lineage) -> str:
     return (
         f"The declared base {lineage.declared_base!r} has S = {_similarity_text(lineage.base)}, no "
-        f"more than chance gives two models that share nothing (kappa = {_kappa(lineage.base)}): a "
-        f"model keeps more of its base's weights, kappa of {MAX_CHANCE_KAPPA} at the least."
+        f"more than chance gives two models that share nothing (kappa = {_kappa(lineage.base)}). A "
+        f"model that was made from it would keep more of its weights: a kappa of at least "
+        f"{MAX_CHANCE_KAPPA}."
     )
 
 

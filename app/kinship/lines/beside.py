@@ -121,7 +121,7 @@ def _beside(lineage: Lineage, evidence: LineEvidence) -> str:
     if evidence.verdict == "consistent":
         return f"by lines, too: {share}" if lineage.lines_agree else f"by lines, {share}"
     return (
-        "by lines alone nothing is said of the declared base: what is in common are few tensors"
+        "lines alone neither confirm nor contradict the declared base: few tensors are in common"
         if evidence.finding == "few_tensors"
-        else "by lines alone nothing is said of the declared base, which proves nothing"
+        else "lines alone neither confirm nor contradict the declared base"
     )

@@ -161,7 +161,7 @@ def _other_source(base: str, lines: LineEvidence) -> str:
 
 _WITHOUT: Final = ("nothing", "few_lines")
 """Findings that name no equal lines."""
-_NONE_FOUND: Final = "No other model has lines in common with it, which proves nothing."
+_NONE_FOUND: Final = "No other model was found that it may be made from. That proves nothing."
 _VERDICTS: Final[dict[str, str]] = {
     "consistent": "consistent",
     "mismatch": "contradicted",

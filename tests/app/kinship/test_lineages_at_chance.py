@@ -112,7 +112,7 @@ def test_each_verdict_has_a_p_or_says_why_not(http: httpx.Client) -> None:
     assert ("consistent", None) == (child["verdict"], child["no_p"])
     assert child["log10_p"] < -100
     assert child["log10_p"] == child["base"]["log10_p"] == child["declared_bases"][0]["log10_p"]
-    assert f"P 10^{round(child['log10_p'])}" in child["summary"]
+    assert f"in common is 10^{round(child['log10_p'])}." in child["summary"]
     assert ("mismatch", "chance", 0.0) == (wrong["verdict"], wrong["reason"], wrong["log10_p"])
     declare(space, "wrong", "nobody")
     unknown = lineage(space, "wrong")

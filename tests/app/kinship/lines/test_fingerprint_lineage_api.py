@@ -110,7 +110,10 @@ def test_an_undeclared_base_is_found(stored: Fingerprints) -> None:
     stored.put("alone", planted("stranger"))
     found = stored.lineage("alone")
     assert ("undeclared", None) == (found["verdict"], found["likely_base"])
-    assert "No other model has lines in common with it, which proves nothing." in found["summary"]
+    assert (
+        "No other model was found that it may be made from. That proves nothing."
+        in found["summary"]
+    )
 
 
 def test_a_root_is_offered_no_child_of_its_own(stored: Fingerprints) -> None:

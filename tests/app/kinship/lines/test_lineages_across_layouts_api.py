@@ -183,7 +183,7 @@ def test_lines_that_leave_it_open_contradict_no_s(stored: Fingerprints, space: F
     stored.put("model", planted("tuned"))
     found = space.lineage()
     assert ("consistent", None) == (found["verdict"], found["lines_agree"])
-    assert "By lines alone nothing is said of the declared base" in found["summary"]
+    assert "Lines alone neither confirm nor contradict the declared base" in found["summary"]
 
 
 def test_a_likely_base_is_looked_for_among_fingerprints(
