@@ -163,7 +163,7 @@ function halfOf(tensor, model) {
     return Array.isArray(value) ? value[found[1]] : value;
   };
   const heads = (found[2] === "k" ? said("head_count_kv") : null) ?? said("head_count"), rows = tensor.shape[0];
-  if (!(heads >= 1)) throw new Unreadable("it does not say in which order its rows of q and k are");
+  if (!(heads >= 1)) throw new Unreadable(`it has no usable ${model.name}.attention.head_count, which says in which order its rows of q and k are`);
   if (rows % (2 * heads) || rows / heads / 2 < 8) throw new Unreadable(`tensor ${quoted(tensor.name)} has ${rows} rows, which are not those of ${heads} heads`);
   return rows / heads / 2;
 }
