@@ -24,8 +24,10 @@ def plain(name: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share, rounded down, so that 100% is all."""
-    return "less than 1%" if share < 0.01 else f"{int(100 * share + 1e-9)}%"
+    """A share, rounded as tables round it, but 100% is all alone."""
+    if share < 0.01:
+        return "less than 1%"
+    return f"{100 if share > 1 - 1e-9 else min(round(100 * share), 99)}%"
 
 
 def counted(count: int, noun: str) -> str:
