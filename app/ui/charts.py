@@ -47,8 +47,13 @@ class Bar:
     chance: float | None
 
     @property
+    def is_whole(self) -> bool:
+        """Whether one of the two has all of it, so that S is the same whatever the other has."""
+        return _is_whole(self.tensor)
+
+    @property
     def is_faint(self) -> bool:
-        """Whether it has too few indices to say much."""
+        """Whether it says little: of few indices, or whatever S is, chance gives the same."""
         return not _is_telling(self.tensor)
 
 
@@ -139,4 +144,8 @@ def _scale(value: float | None) -> float | None:
 
 
 def _is_telling(tensor: TensorOverlap) -> bool:
-    return tensor.a + tensor.b >= 2 * _MIN_INDICES
+    return tensor.a + tensor.b >= 2 * _MIN_INDICES and not _is_whole(tensor)
+
+
+def _is_whole(tensor: TensorOverlap) -> bool:
+    return max(tensor.a, tensor.b) >= tensor.size

@@ -62,3 +62,19 @@ def test_a_figure_that_rounds_to_zero_has_no_sign(http: httpx.Client) -> None:
     shown = http.get(f"/spaces/{space.name}/pairs?a=a&b=b").text
     assert "<dt>beyond chance</dt><dd>0.000<" in shown
     assert "-0.000" not in shown
+
+
+def test_a_tensor_that_is_chosen_whole_is_drawn_pale(http: httpx.Client) -> None:
+    """S is 1 in it, and so it is by chance: nothing is said of where two models agree."""
+    names = ["norm", "a", "b", "c", "d"]
+    space = Space(http, 500, layout=[{"name": name, "shape": [100]} for name in names])
+    for model, begin in (("a", 100), ("b", 105)):
+        chosen = {*range(100), *range(begin, 500, 10)}
+        space.put(model, Support.from_indices(sorted(chosen), space.m))
+    shown = http.get(f"/spaces/{space.name}/pairs?a=a&b=b").text
+    bars = dict(re.findall(r'<g><title>(\w+): S = .*?<rect class="([a-z ]+)"', shown, re.DOTALL))
+    assert {"value faint": ["norm"], "value": names[1:]} == {
+        kind: [name for name in bars if bars[name] == kind] for kind in set(bars.values())
+    }
+    assert "all of it is chosen" in shown
+    assert "norm" not in shown.partition("Where they agree most")[2].partition("</dl>")[0]
