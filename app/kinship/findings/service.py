@@ -116,6 +116,12 @@ class FindingService:
         """
         return listing.find_kept(session, space, models.get_model(session, space, name).id)
 
+    def contradicted(
+        self, session: Reader, space: SpaceRecord, names: Collection[str]
+    ) -> dict[str, str]:
+        """The declared base of each of these models that is contradicted, by the model's name."""
+        return listing.contradicted(session, space, names)
+
     def inbox(
         self,
         session: Reader,

@@ -17,6 +17,7 @@ from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.infra.http.turns import heavy_if
 from app.kinship.clustering.service import ClusteringService
+from app.kinship.findings.service import FindingService
 from app.models.catalog.reader import ModelReader
 from app.models.catalog.records import ModelRecord
 from app.models.spaces.dependencies import SpaceName
@@ -52,13 +53,14 @@ class _Around:
 
     reader: ModelReader
     search: SearchService
+    findings: FindingService
     session: Reader
     space: SpaceRecord
     k: int
     deadline: Deadline
 
     def graph(self, name: str) -> Graph:
-        """Return a model, its nearest ``k``, and the edges to them.
+        """Return a model, its nearest ``k`` with the edges to them, and the bases it declares.
 
         Raises:
             ModelNotFound: there is no such model.
@@ -69,6 +71,8 @@ class _Around:
         )
         found = with_standing(self.session, self.space, subject, found)
         names = [name, *(item.model for item in found.items)]
+        declared = self.reader.model(self.session, self.space, name).bases[: self.k]
+        names += [base for base in declared if base not in names]
         known = self.reader.find(self.session, self.space, names)
         edges = (
             GraphEdge(
@@ -95,6 +99,12 @@ class _Around:
             truncated=found.truncated,
         )
 
+    def node_link(self, graph: Graph) -> dict[str, Any]:
+        """The data of a graph, and the declared bases in it that are contradicted."""
+        declaring = [node.model for node in graph.nodes if node.base_models]
+        contradicted = self.findings.contradicted(self.session, self.space, declaring)
+        return {**graph.to_node_link(), "contradicted": contradicted}
+
 
 @dataclass(frozen=True, slots=True)
 class _Beginning:
@@ -120,6 +130,7 @@ def graph(
     spaces: Service[SpaceService],
     reader: Service[ModelReader],
     search: Service[SearchService],
+    findings: Service[FindingService],
     clusterings: Service[ClusteringService],
     space_name: SpaceName,
     request: Request,
@@ -139,8 +150,9 @@ def graph(
             if beginning is None:
                 return render(request, "graph_start.html", space=space)
             expanded = [beginning.model]
-        around = _Around(reader, search, session, space, k, context.deadline)
+        around = _Around(reader, search, findings, session, space, k, context.deadline)
         found = [around.graph(name) for name in expanded]
+        linked = [around.node_link(each) for each in found]
         removed = [name for name in dict.fromkeys(without) if name not in expanded]
     return render(
         request,
@@ -158,7 +170,7 @@ def graph(
             "k": k,
             "usual_k": _K,
             "most": _MAX_EXPANDED,
-            "around": dict(zip(expanded, map(_node_link, found), strict=True)),
+            "around": dict(zip(expanded, linked, strict=True)),
         },
     )
 
@@ -186,6 +198,7 @@ def around(
     spaces: Service[SpaceService],
     reader: Service[ModelReader],
     search: Service[SearchService],
+    findings: Service[FindingService],
     space_name: SpaceName,
     of: Annotated[str, Query(max_length=800)],
     k: Near = _K,
@@ -193,20 +206,15 @@ def around(
     """One model with its nearest, as node-link data."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
-        found = _Around(reader, search, session, space, k, context.deadline).graph(
-            check_model_name(of, field="of")
-        )
-    return Response(to_json(_node_link(found)), media_type="application/json")
+        around = _Around(reader, search, findings, session, space, k, context.deadline)
+        found = around.node_link(around.graph(check_model_name(of, field="of")))
+    return Response(to_json(found), media_type="application/json")
 
 
 def _node(model: ModelRecord) -> GraphNode:
     return GraphNode(
         model.name, model.kind, model.support_size, model.tags, model.base_model, model.bases
     )
-
-
-def _node_link(graph: Graph) -> dict[str, Any]:
-    return dict(graph.to_node_link())
 
 
 def _edges(graphs: Sequence[Graph], removed: set[str]) -> list[GraphEdge]:

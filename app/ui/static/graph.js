@@ -17,7 +17,7 @@ const panel = document.getElementById("node");
 const around = new Map(Object.entries(data.around));
 const places = new Map();
 let { expanded, removed } = data;
-let shown = { nodes: [], edges: [] };
+let shown = { nodes: [], edges: [], bases: [] };
 let chosen = expanded[0];
 let view = { x: 0, y: 0, width: 600 };
 
@@ -41,7 +41,10 @@ function union() {
     }
   }
   const sorted = [...edges.values()].sort((a, b) => b.similarity - a.similarity);
-  return { nodes: [...nodes.values()], edges: sorted };
+  const contradicted = Object.assign({}, ...expanded.map((name) => around.get(name).contradicted));
+  const bases = [...nodes.values()].flatMap(({ id, base_models: declared }) =>
+    declared.filter((base) => base !== id && nodes.has(base)).map((base) => ({ id, base, contradicted: contradicted[id] === base })));
+  return { nodes: [...nodes.values()], edges: sorted, bases };
 }
 
 const range = () => {
@@ -63,6 +66,9 @@ function arrange() {
   const { width, height } = box();
   const aspect = Math.min(Math.max(width / Math.max(height, 1), 0.5), 2);
   const edges = shown.edges.map((edge) => [at.get(edge.source), at.get(edge.target), 0.25 + (0.75 * (edge.similarity - low)) / (high - low)]);
+  // A declared base may be near no model: it stays beside the one that declares it.
+  const alone = shown.bases.filter(({ base }) => !nearestOf(base));
+  edges.push(...alone.map(({ id, base }) => [at.get(id), at.get(base), 0.25]));
   settle(shown.nodes.map(({ id }) => places.get(id)), edges, { warmth: isFirst ? 80 : 30, aspect });
 }
 
@@ -99,12 +105,10 @@ function drawnEdges(u) {
 }
 
 function drawnBases(u) {
-  const ids = new Set(shown.nodes.map(({ id }) => id));
-  const declared = shown.nodes.flatMap(({ id, base_models: bases }) => bases.map((base) => ({ id, base })));
-  return declared.filter(({ id, base }) => base !== id && ids.has(base)).map(({ id, base }) => {
+  return shown.bases.map(({ id, base, contradicted }) => {
     const [[x1, y1], [x2, y2]] = [places.get(id), places.get(base)];
     const [mx, my] = [(x1 + x2) / 2 - (y2 - y1) * 0.15, (y1 + y2) / 2 + (x2 - x1) * 0.15];
-    const path = svg("path", { class: "base", d: `M${x1},${y1}Q${mx},${my} ${x2},${y2}` }, svg("title", {}, `${id} declares ${base} as its base`));
+    const path = svg("path", { class: contradicted ? "base contradicted" : "base", d: `M${x1},${y1}Q${mx},${my} ${x2},${y2}` }, svg("title", {}, `${id} declares ${base} as its base${contradicted ? ", which is contradicted" : ""}`));
     path.style.strokeWidth = 2 * u;
     return path;
   });
@@ -215,7 +219,7 @@ function describe() {
     const other = edge.source === chosen ? edge.target : edge.source;
     return [element("dt", {}, `S = ${edge.similarity.toFixed(3)}`), element("dd", {}, element("a", { href: pairPath(chosen, other) }, other))];
   });
-  if (node.base_models.length) facts.push(element("dt", {}, "declares"), element("dd", {}, node.base_models.join(", ")));
+  if (node.base_models.length) facts.push(element("dt", {}, "declares"), element("dd", {}, node.base_models.join(", "), ...(shown.bases.some(({ id, contradicted }) => id === chosen && contradicted) ? [" ", element("span", { class: "verdict bad" }, "contradicted")] : [])));
   if (node.tags.length) facts.push(element("dt", {}, "tags"), element("dd", {}, node.tags.join(", ")));
   const verdict = element("p", { class: "small", role: "status" });
   const buttons = actions(chosen);

@@ -28,7 +28,14 @@ from app.models.spaces.repositories.spaces import exists
 from modelkin.core.kinship.lineage import LineageVerdict
 from modelkin.types.reports.audits import LineageFinding
 
-__all__ = ["count_open", "find_kept", "list_findings", "newest_open", "totals_of"]
+__all__ = [
+    "contradicted",
+    "count_open",
+    "find_kept",
+    "list_findings",
+    "newest_open",
+    "totals_of",
+]
 
 _FIELDS: Final = {each.name for each in fields(LineageFinding)}
 _LAST_RANK: Final = max(VERDICTS)
@@ -89,6 +96,15 @@ def find_kept(session: Reader, space: SpaceRecord, model_id: int) -> LineageFind
     here = _kept().where(FindingRow.space_id == space.id, FindingRow.model_id == model_id)
     row = session.execute(here.where(FindingRow.rank <= _LAST_RANK)).one_or_none()
     return None if row is None else _record(row)
+
+
+def contradicted(session: Reader, space: SpaceRecord, names: Collection[str]) -> dict[str, str]:
+    """The declared base of each of these models that is contradicted, by the model's name."""
+    row = FindingRow
+    query = select(row.name, row.base).where(
+        row.space_id == space.id, row.rank == RANKS["mismatch"], row.name.in_(names)
+    )
+    return {name: base for name, base in session.execute(query) if base is not None}
 
 
 def count_open(session: Reader, tenant_id: int, verdict: LineageVerdict, most: int) -> int:

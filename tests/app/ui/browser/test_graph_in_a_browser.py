@@ -9,12 +9,14 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from modelkin._graphml import graphml
-from tests.app.ui.conftest import HOSTILE_NAMES, Explorer
+from tests.app.ui.conftest import HOSTILE_NAMES, Explorer, M
 from tests.support.explorer.keyboard import tab_to
+from tests.support.http_space import Space, ok, random_support, related
 from tests.support.servers.browser import Visit, visiting
 
 pytestmark = pytest.mark.browser
@@ -106,6 +108,26 @@ def test_a_model_is_described(explorer: Explorer, visit: Visit) -> None:
     query = {"model": FIRST}
     lineage = explorer.http.get(explorer.models.path("lineage"), params=query).json()
     expect(page.locator("#node [role=status]")).to_contain_text(lineage["summary"])
+
+
+def test_a_false_declaration_is_drawn(explorer: Explorer, visit: Visit) -> None:
+    """To the base that it names, though that is far from it; and marked, also where it is told."""
+    space = Space(explorer.http, M)
+    rng = np.random.default_rng(8)
+    kin = random_support(rng, M, 500)
+    space.put_all({f"other-{n}": random_support(rng, M, 500) for n in range(9)})
+    space.put_all({name: related(rng, kin, 0.9) for name in ("a", "b", "c", "false", "true")})
+    for name, base in (("false", "other-3"), ("true", "a")):
+        ok(explorer.http.patch(space.path("models", name), json={"base_model": base}))
+    ok(explorer.http.get(space.path("lineages")))
+    page = visit.open(explorer.address(f"/spaces/{space.name}/graph?of=false&of=true&k=2"))
+    node(page, "other-3").wait_for()
+    wrong, right = page.locator("#graph .base.contradicted"), page.locator("#graph .base")
+    assert ["false declares other-3 as its base, which is contradicted"] == (
+        wrong.locator("title").all_text_contents()
+    )
+    assert "true declares a as its base" in right.locator("title").all_text_contents()
+    expect(page.locator("#node dd", has_text="other-3")).to_contain_text("contradicted")
 
 
 def test_zoom_keeps_the_models(explorer: Explorer, visit: Visit) -> None:
