@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tests.support.explorer.accessibility import DESK, PHONE, faults, show
 from tests.support.explorer.pages import HOSTILE, HOSTILE_NAMES, Explorer, pages_of
@@ -27,6 +27,13 @@ FAULTY = """
 <main><h1>Faulty</h1> <button></button> <p style="color: #ddd">Hardly to be read.</p></main>
 """
 """A page with two faults."""
+SHADOWS = """
+part => {
+  const style = getComputedStyle(part);
+  return [part.scrollWidth > part.clientWidth, style.backgroundAttachment, style.backgroundImage];
+}
+"""
+"""Whether more lies sideways, and how the background shows it."""
 
 
 def test_what_is_wrong_with_a_page_is_found(browser: Browser) -> None:
@@ -170,3 +177,56 @@ def test_an_audit_fits_a_desk_with_its_reasons(explorer: Explorer, visit: Visit)
     assert 0 == page.locator(".scroll", has=page.locator("#lineages")).evaluate(beyond)
     heights = "all => Math.max(...all.map(e => e.getClientRects().length * e.offsetHeight))"
     assert page.locator("#lineages .verdict").evaluate_all(heights) < 40
+
+
+@pytest.mark.parametrize(
+    ("path", "table"),
+    [
+        ("/anatomies", "#anatomies"),
+        ("/relatives?of=acme/base", "#relatives"),
+        ("/spaces/{space}/lineages?show=all", "#lineages"),
+        ("/spaces/{space}/pairs?a=org0/m000&b=org0/m003", "#depth"),
+        ("/spaces/{space}/models/org0/m003", "#neighbors"),
+        ("/spaces/{space}/models/org0/m003", "#donors"),
+    ],
+)
+def test_a_shadow_says_that_more_lies_sideways(
+    explorer: Explorer, visit: Visit, path: str, table: str
+) -> None:
+    """One of either side that stays, below a cover that moves along with the content."""
+    show(visit.page, "light", PHONE)
+    page = visit.open(explorer.address(path.format(space=explorer.models.name)))
+    part = page.locator(".scroll", has=page.locator(table))
+    scrolls, attachment, image = part.evaluate(SHADOWS)
+    assert scrolls
+    assert "local, local, scroll, scroll" == attachment
+    assert 4 == image.count("linear-gradient")
+
+
+def test_an_audit_is_read_on_a_phone(explorer: Explorer, visit: Visit) -> None:
+    """Each reason has most of the width, and its verdict beside the name."""
+    show(visit.page, "light", PHONE)
+    page = visit.open(explorer.address(f"/spaces/{explorer.models.name}/lineages?show=all"))
+    row = page.locator("#lineages tbody tr").first
+    expect(row.locator("th .verdict")).to_be_visible()
+    expect(row.locator("td .verdict")).to_be_hidden()
+    assert row.locator("th p").first.evaluate("e => e.offsetWidth") > 0.75 * PHONE[0]
+
+
+def test_what_was_found_is_read_on_a_phone(explorer: Explorer, visit: Visit) -> None:
+    """Beside the names of the models, half of the screen is for the sentence."""
+    show(visit.page, "light", PHONE)
+    page = visit.open(explorer.address("/anatomies"))
+    found = page.locator("#anatomies td.long").first.bounding_box()
+    assert found is not None
+    assert found["width"] > PHONE[0] / 2
+    assert found["x"] + found["width"] < PHONE[0]
+
+
+def test_why_an_event_was_ignored_is_read_on_a_phone(explorer: Explorer, visit: Visit) -> None:
+    """The model stands below the event, and the outcome with its reason has the room."""
+    show(visit.page, "light", PHONE)
+    page = visit.open(explorer.address(f"/sources/{explorer.source}"))
+    row = page.locator("#events tbody tr").first
+    assert row.locator("td.long").evaluate("e => e.offsetWidth") > 0.4 * PHONE[0]
+    expect(row.locator("td").first).to_be_hidden()
