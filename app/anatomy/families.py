@@ -73,7 +73,8 @@ class Family:
         members: the model, its bases and derivatives, by level and name.
         copies: the nearest models with all of its lines, and no more.
         undeclared: models that would have an edge to it, or it to them, if dates said which of the
-            two is older: they declare no base, and are not in the tree.
+            two is older: they declare no base that they have lines in common with, and are not in
+            the tree.
         kin: how many models have lines in common with it; the nearest are looked through.
         truncated: whether there is more kin than was looked through.
     """
@@ -114,6 +115,7 @@ class FamilyService:
         edges = _edges({i: r for i, r in records.items() if r.id not in copies}, kin)
         kept = _without_detours(edges)
         levels = _levels(record.name, kept)
+        derived = {each.model for each in edges if each.kin is not None}
         shown = [each for each in kept if each.model in levels and each.base in levels]
         by_name = {each.name: each for each in records.values()}
         members = [FamilyMember(name, by_name.get(name), at) for name, at in levels.items()]
@@ -127,7 +129,7 @@ class FamilyService:
                 for each in near
                 if each.other_id in records and each.other_id not in copies
                 if records[each.other_id].name not in levels
-                if _is_undeclared(records[each.other_id], each)
+                if records[each.other_id].name not in derived and _is_near(each)
             ),
             sum(counts.values()),
             sum(counts.values()) > len(near),
@@ -198,10 +200,9 @@ def _copies(
     }
 
 
-def _is_undeclared(other: FingerprintRecord, kin: Kin) -> bool:
-    """Whether a model declares no base, and has so much in common that an edge lacks a date."""
-    is_near = kin.verdict in WHOLE and max(kin.share, kin.share_of_other) >= EDGE_SHARE
-    return is_near and not other.facts.base_models
+def _is_near(kin: Kin) -> bool:
+    """Whether two models have so much in common that an edge lacks but a declaration or dates."""
+    return kin.verdict in WHOLE and max(kin.share, kin.share_of_other) >= EDGE_SHARE
 
 
 def _edges(

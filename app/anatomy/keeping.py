@@ -372,7 +372,10 @@ def _summary(record: FingerprintRecord, found: ModelAnatomy, ids: Mapping[str, i
         compared=found.compared,
         common=found.common,
         truncated=found.truncated,
-        base=base_among(record, [found.records[each.model] for each in parents]),
+        base=base_among(
+            record,
+            [(found.records[each.model], each.verdict, each.share_of_lines) for each in parents],
+        ),
         is_due=False,
         made_at=datetime.now(UTC),
     )

@@ -206,28 +206,21 @@ def edge_to(
     )
 
 
-def base_among(record: FingerprintRecord, parents: Iterable[FingerprintRecord]) -> int | None:
+def base_among(
+    record: FingerprintRecord, parents: Iterable[tuple[FingerprintRecord, Verdict, float]]
+) -> int | None:
     """The id of the one base by which a model is counted as a member of a family.
 
-    Of the models with lines in common it is the first that the model names; else the first that is
-    older, and does not name the model. None where there is neither: it is a root.
+    Of its edges it is the first that the model declares, else the first; a family tree has the same
+    ones. Copies are nobody's members, as neither has to be the first. None for a root.
 
     Args:
-        parents: the one that adds most first.
+        parents: models with lines in common, what the model is to each, and the share of its lines;
+            the one that adds most first.
     """
-    known = list(parents)
-    for each in known:
-        if each.name in record.facts.base_models and each.id != record.id:
-            return each.id
-    for each in known:
-        if record.name not in each.facts.base_models and _is_older(each, record):
-            return each.id
+    edges = [(other, edge_to(record, other, verdict, share)) for other, verdict, share in parents]
+    for wanted in ("declared",), ("part", "lines"):
+        for other, edge in edges:
+            if edge in wanted:
+                return other.id
     return None
-
-
-def _is_older(one: FingerprintRecord, other: FingerprintRecord) -> bool:
-    """Whether a model was published before another one; stored before, where that is not known."""
-    first, second = one.facts.published_at, other.facts.published_at
-    if first is None or second is None or first == second:
-        return one.id < other.id
-    return first < second

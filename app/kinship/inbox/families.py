@@ -2,8 +2,8 @@
 
 A family is a root with all that is made from it, through any number of steps. Lines say so, where
 the root has a fingerprint: a model is made from the base that it names, if the two have lines in
-common, else from the older model that it has most lines of. Where the root has none, the family is
-what the models of its space declare.
+common, else from one with an earlier date of publication; these are the edges of its family tree.
+Where the root has none, the family is what the models of its space declare.
 """
 
 from __future__ import annotations

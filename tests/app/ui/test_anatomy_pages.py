@@ -174,12 +174,14 @@ def test_a_family_hangs_each_model_on_its_nearest_base(family: httpx.Client) -> 
 
 
 def test_kin_without_a_date_stand_beside_the_tree(family: httpx.Client) -> None:
-    """They have no edge, as nothing says which came first, and are shown all the same."""
+    """They have no edge, as nothing says which came first; the first page counts none of them."""
     base = planted.model(7)
     made = DERIVED["noise .05"](base)
     put_model(family, "mute/base", base)
     put_model(family, "mute/made", made, base_model=["mute/base"])
     put_model(family, "mute/silent", DERIVED["8 bits"](made))
+    put_model(family, "mute/wrong", DERIVED["8 bits"](base), base_model=["mute/made-not"])
+    put_model(family, "mute/made-not", planted.model(8))
     wait_for_anatomies(family)
     try:
         for model in ("mute/base", "mute/made"):
@@ -187,10 +189,13 @@ def test_kin_without_a_date_stand_beside_the_tree(family: httpx.Client) -> None:
             _, _, beside = text.partition('id="undeclared-title"')
             assert "mute/silent</a>" in beside
             assert "mute/silent" not in text.partition('id="edges"')[2].partition("</table>")[0]
+            assert "; declares mute/made-not" in beside
+        card = page(family, "/").partition(">mute/base</a></h3>")[2]
+        assert "2 models</p>" in card.partition("</article>")[0]
         assert "undeclared-title" not in page(family, "/family?of=acme/base")
     finally:
-        for model in ("mute/base", "mute/made", "mute/silent"):
-            assert 204 == family.delete(f"/v1/fingerprints/{model}").status_code
+        for model in ("base", "made", "silent", "wrong", "made-not"):
+            assert 204 == family.delete(f"/v1/fingerprints/mute/{model}").status_code
 
 
 def test_two_models_are_compared_by_tensor(family: httpx.Client) -> None:
