@@ -157,3 +157,10 @@ def test_strangers_of_unknown_tensors_are_no_group(http: httpx.Client, signature
             space.put(f"s{i}", support)
     assert [1, 1, 1, 1] == group_sizes(http, space)
     assert 0.3 == drawn_data(http, space)["chance"]
+
+
+def test_a_long_table_is_folded(http: httpx.Client, space: Space) -> None:
+    """What stands below the groups of 41 models stays in reach; those of 40 are open."""
+    space.put_all({f"m{n:02}": Support.from_indices(range(n, n + 90), M) for n in range(41)})
+    assert '<details class="card"><summary><h2>Groups at the cut</h2>' in text(http, space)
+    assert '<h2 id="groups-title">Groups at the cut</h2>' in text(http, space, "?most=40")
