@@ -33,7 +33,8 @@ _PRUNE_INTERVAL_S = 600.0
 """Seconds between two deletions of old jobs."""
 _BATCH_SIZE = 500
 _STARTUP_DELAY_S = 30.0
-"""Seconds before the first periodic jobs and deletions, so that starting is cheap."""
+"""Seconds before the first periodic jobs and deletions, so that starting is cheap. Periodic tasks
+run from the first step on: whoever begins with a service waits for verdicts on the first models."""
 _STOP_TIMEOUT_S = 8.0
 """Seconds for the running jobs to stop."""
 
@@ -85,7 +86,8 @@ class NamedWorker:
         """
         now, clock = datetime.now(UTC), time.monotonic()
         if clock >= self._begin_at:
-            self._scheduler.tick(now)
+            self._scheduler.enqueue_jobs(now)
+        self._scheduler.run_tasks(now)
         if clock >= self._prune_at:
             self._prune(now)
             self._prune_at = clock + _PRUNE_INTERVAL_S

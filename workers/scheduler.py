@@ -36,7 +36,12 @@ class Scheduler:
         self._tenant: Tenant | None = None
 
     def tick(self, now: datetime) -> None:
-        """Enqueue each due job, unless its predecessor is unfinished; and run each due task."""
+        """Enqueue each due job, and run each due task."""
+        self.enqueue_jobs(now)
+        self.run_tasks(now)
+
+    def enqueue_jobs(self, now: datetime) -> None:
+        """Enqueue each due job, unless its predecessor is unfinished."""
         for periodic in self._jobs.periodic:
             slot = slot_of(now, periodic.every)
             if self._job_slots.get(periodic.kind) != slot:
@@ -44,6 +49,8 @@ class Scheduler:
                     self._enqueue(periodic, slot)
                 self._job_slots[periodic.kind] = slot
 
+    def run_tasks(self, now: datetime) -> None:
+        """Run each due task."""
         for task in self._jobs.periodic_tasks:
             slot = slot_of(now, task.every)
             if self._task_slots.get(task.name) != slot:

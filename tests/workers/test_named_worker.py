@@ -97,6 +97,22 @@ def test_what_is_due_again_is_done(
     assert 1 == len(jobs())
 
 
+def test_periodic_tasks_do_not_wait_for_a_start(
+    deployment: Deployment, start_worker: Callable[..., NamedWorker]
+) -> None:
+    """They run at the first step, as verdicts on the first models follow from them; jobs wait."""
+    ran = list[int]()
+    deployment.jobs.run_every(timedelta(days=1000), "task", lambda: ran.append(1))
+    deployment.jobs.enqueue_every(timedelta(days=1000), "count", {})
+    worker = start_worker()
+    for _ in range(3):
+        worker.step()
+    assert [1] == ran
+    with deployment.database.reading() as session:
+        service = deployment.make_tenant(SERVICE)
+        assert () == tuple(deployment.jobs.list(session, service, limit=10).items)
+
+
 def test_a_claim_whose_answer_was_lost_is_made_good(
     deployment: Deployment,
     start_worker: Callable[..., NamedWorker],
