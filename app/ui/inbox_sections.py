@@ -48,6 +48,7 @@ class Section:
         none: what is said where there is nothing.
         count: how many there are; None where that could not be read.
         is_more: whether there are more than were counted.
+        in_no_space: how many of them came as a fingerprint alone.
     """
 
     key: str
@@ -58,6 +59,7 @@ class Section:
     entries: tuple[Entry, ...] = ()
     is_more: bool = False
     is_bad: bool = False
+    in_no_space: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ _KINDS: Final = (
         lambda each: Entry(
             each.name,
             _place(each.name, each.space),
-            f"in {each.space}" if each.space else "",
+            f"in {each.space}" if each.space else "a fingerprint alone",
             each.at,
         ),
     ),
@@ -175,7 +177,7 @@ def sections_of(context: CallerContext, inbox: InboxService) -> Iterator[Section
             yield Section(*fixed, None)
             continue
         entries = tuple(kind.say(each) for each in found.newest)
-        yield Section(*fixed, found.count, entries, found.is_more, kind.is_bad)
+        yield Section(*fixed, found.count, entries, found.is_more, kind.is_bad, found.in_no_space)
 
 
 def read_part(context: CallerContext, name: str, read: Callable[[Reader], Any]) -> Any:

@@ -70,11 +70,13 @@ class Found(Generic[T]):
     Attributes:
         count: how many there are, or were counted.
         is_more: whether there are more than were counted.
+        in_no_space: how many of these came as a fingerprint alone; 0 where there are too many.
     """
 
     count: int
     newest: Sequence[T]
     is_more: bool = False
+    in_no_space: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,10 @@ class InboxService:
         for each in findings.newest_models(session, tenant.id, since, limit=2 * limit):
             once[each.name] = each
         shown = sorted(once.values(), key=lambda each: each.at, reverse=True)
-        count = findings.count_new(session, tenant.id, since, most=_MOST_COUNTED + 1)
-        return Found(min(count, _MOST_COUNTED), shown[:limit], count > _MOST_COUNTED)
+        count, fingerprints = findings.count_new(session, tenant.id, since, most=_MOST_COUNTED + 1)
+        is_more = count > _MOST_COUNTED
+        in_no_space = 0 if is_more else fingerprints
+        return Found(min(count, _MOST_COUNTED), shown[:limit], is_more, in_no_space)
 
     def copies(self, session: Reader, tenant: Tenant) -> Found[Copy]:
         """The models that have all lines, or the weights, of another one and no others."""

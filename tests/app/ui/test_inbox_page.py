@@ -110,6 +110,8 @@ def test_samples_fill_the_inbox_and_go(app: AppHarness) -> None:
         assert found in shown
     assert "No job failed" in shown
     assert 'href="/family?of=samples%2Fbase"' in shown
+    assert "3 of them came as a fingerprint alone" in shown
+    assert "; 3 came as a fingerprint alone." in app.http.get("/new").text
     assert 204 == app.http.delete("/samples").status_code
     assert "Make the samples" in app.http.get("/").text
 

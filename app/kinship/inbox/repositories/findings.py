@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import Select, func, literal, null, select, text, union
+from sqlalchemy import Select, except_, func, literal, null, select, text, union
 
 from app.infra.db.database import Reader
 from app.infra.db.tables.anatomies import AnatomyRow
@@ -61,18 +61,25 @@ def newest_fingerprints(
     return [Newest(*each) for each in session.execute(query)]
 
 
-def count_new(session: Reader, tenant_id: int, since: datetime, *, most: int) -> int:
-    """The number of names that these have, each once: at most about twice ``most``."""
-    names = [
+def count_new(session: Reader, tenant_id: int, since: datetime, *, most: int) -> tuple[int, int]:
+    """The number of names that these have, each once, at most about twice ``most``; and of these
+    the number that no model of a space has.
+    """
+    models, fingerprints = (
         select(each.name)
         .where(each.tenant_id == tenant_id, each.created_at >= since)
         .order_by(each.created_at.desc())
         .limit(most)
         .subquery()
         for each in (ModelRow, FingerprintRow)
-    ]
-    distinct = union(*(select(each.c.name) for each in names)).subquery()
-    return session.scalars(select(func.count()).select_from(distinct)).one()
+    )
+    here, alone = select(models.c.name), select(fingerprints.c.name)
+    counts = (
+        select(func.count()).select_from(each.subquery()).scalar_subquery()
+        for each in (union(here, alone), except_(alone, here))
+    )
+    row = session.execute(select(*counts)).one()
+    return row[0], row[1]
 
 
 def found_as(
