@@ -292,7 +292,7 @@ SAID: Final[Mapping[str, tuple[Made, Sequence[str]]]] = {
     ),
     "of a model not given": (
         lambda: layers((BASE, 0), (BASE, 1), (with_head(5), 2)),
-        ["layers 2-3 of base dropped; its layer 2 is not found in base, all else of base"],
+        ["layers 0-1 of base; its layer 2 is not found in base, all else of base"],
     ),
     "beside another network": (
         lambda: BASE | {f"vision.{name}": values for name, values in with_head(6).items()},

@@ -43,9 +43,12 @@ def _of_stack(found: Differences, stack: str) -> Relation | None:
         sentence = f"depth up-scaled: layers {words} of {name}, in this order"
     elif any(layers.of.index(a) > layers.of.index(b) for a, b in pairwise(order)):
         relation, sentence = "layers_moved", f"layers of {name} in another order: {words}"
-    elif dropped and [number for _, number in dropped] != [number for _, number in unknown]:
+    elif dropped and unknown and _numbers(dropped) != _numbers(unknown):
+        # Whether some were dropped, or came to the model from this one, nothing says.
+        relation, sentence = "added", f"layers {words} of {name}"
+    elif dropped and not unknown:
         noun = "layer" if len(dropped) == 1 else "layers"
-        numbers = ranges(number for _, number in dropped)
+        numbers = ranges(_numbers(dropped))
         relation, sentence = "layers_dropped", f"{noun} {numbers} of {name} dropped"
     elif added:
         relation, sentence, added = "added", added, ""
@@ -82,6 +85,10 @@ def _dropped(layers: LayerMap, order: Sequence[Layer]) -> list[Layer]:
     held = set(layers.origins.values()).union(*layers.copies.values())
     stacks = {stack for stack, _ in order}
     return [each for each in layers.of if each not in held and each[0] in stacks]
+
+
+def _numbers(layers: Sequence[Layer]) -> list[int]:
+    return [number for _, number in layers]
 
 
 def runs_of(layers: LayerMap, order: Sequence[Layer]) -> list[list[Layer]]:
