@@ -76,6 +76,21 @@ def test_lineage_gives_the_verdict_and_the_kin(kin: str, ask_here: Ask, server: 
     assert "yes base" == " ".join(listed[0][4:])
 
 
+def test_among_kin_alone_kappa_says_what_stands_out(ask_here: Ask, server: Server) -> None:
+    """The limit of S is above all of them there, and would deny what the table says."""
+    rng = np.random.default_rng(8)
+    base, layout = random_support(rng, M, K), modelkin.Layout.of([("a", (M,))])
+    with modelkin.Client(server.url) as client:
+        client.ensure_space("cli-family", layout=layout, importance="weight")
+        for member in range(6):
+            client.put_support("cli-family", f"family/{member}", related(rng, base, 0.7))
+        found = client.lineage("cli-family", "family/0")
+    assert found.limit > found.kin[0].similarity
+    assert found.kin[0].stands_out
+    said = ask_here("lineage", "family/0", "--space", "cli-family")
+    assert "stands out from  kappa 0.3\n" in said
+
+
 def test_lineage_of_a_fingerprint_needs_no_space(
     ask_here: Ask, run_here: Run, server: Server
 ) -> None:

@@ -19,6 +19,7 @@ from modelkin.cli.texts import (
 )
 from modelkin.client import Client
 from modelkin.core.fingerprints.chance import power_of_ten
+from modelkin.core.kinship.lineage import MIN_KIN_KAPPA
 from modelkin.errors import InvalidParameter
 from modelkin.types.lineages import DeclaredBase, FingerprintLineage, Lineage
 from modelkin.types.models import DuplicateWeights
@@ -249,7 +250,7 @@ def _lineage_summary(found: Lineage) -> dict[str, str]:
         "why": found.summary,
         "declared base": text_or_dash(found.declared_base),
         "likely base": text_or_dash(found.likely_base),
-        "stands out from": share_text(found.limit),
+        "stands out from": _limit_text(found),
         "usual": f"{share_text(usual.similarity)} ±{share_text(usual.deviation)} "
         f"of {quantity(usual.models, 'model')}",
     }
@@ -260,6 +261,15 @@ def _lineage_summary(found: Lineage) -> dict[str, str]:
         links = [f"{link.base_model} ({share_text(link.similarity)})" for link in found.chain]
         summary["chain"] = " < ".join([found.model, *links])
     return summary
+
+
+def _limit_text(found: Lineage) -> str:
+    """From where on a model stands out; by kappa where models below the limit of S do.
+
+    Kappa decides first. Where all models beside it are kin of each other, the limit is theirs.
+    """
+    by_kappa = any(each.stands_out and each.similarity <= found.limit for each in found.kin)
+    return f"kappa {MIN_KIN_KAPPA}" if by_kappa else share_text(found.limit)
 
 
 def _relation_rows(found: Lineage | FingerprintLineage) -> dict[str, str]:
