@@ -6,13 +6,19 @@ the largest share, if that is enough to be compared with the models there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from modelkin.core.layout import Layout
 from modelkin.core.matching.correspondence import MIN_PART, correspond
 
-__all__ = ["NO_FIT", "SAME", "Fit", "best_fit", "fit_of"]
+__all__ = ["NO_FIT", "SAME", "Fit", "best_fit", "fit_of", "free_name", "space_name"]
+
+_MAX_NAME: Final = 80
+"""Characters of the name of a new space, which leaves room for a number."""
 
 
 class Fit(NamedTuple):
@@ -50,3 +56,21 @@ def best_fit(fits: Sequence[Fit]) -> int | None:
     """
     best = max(range(len(fits)), key=lambda at: (fits[at].is_same, fits[at].share), default=None)
     return None if best is None or not fits[best].share else best
+
+
+def space_name(*models: str) -> str:
+    """The name of a new space after the first of some models whose name has a letter or digit."""
+    return next(filter(None, map(_slug, models)), "models")
+
+
+def free_name(name: str, is_taken: Callable[[str], bool]) -> str:
+    """A name, or the name with the first number from 2 on, that is not taken."""
+    numbered = (f"{name}-{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([name], numbered) if not is_taken(each))
+
+
+def _slug(name: str) -> str:
+    """The name of a model as that of a space."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-._")
+    return slug[:_MAX_NAME].rstrip("-._")

@@ -8,8 +8,6 @@ base or after the model.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,7 +17,14 @@ from modelkin.client._protocol import models, spaces
 from modelkin.client._protocol.calls.flows import Flow
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
-from modelkin.core.matching.choosing import NO_FIT, Fit, best_fit, fit_of
+from modelkin.core.matching.choosing import (
+    NO_FIT,
+    Fit,
+    best_fit,
+    fit_of,
+    free_name,
+    space_name,
+)
 from modelkin.core.matching.correspondence import MIN_PART
 from modelkin.errors import ApiError, InvalidParameter, PermissionDeniedError
 from modelkin.types.checkpoints.pushed import AUTO
@@ -30,8 +35,6 @@ __all__ = ["Place", "Places", "Wanted", "bases_first", "reading"]
 
 _MAX_READ: Final = 500
 """Spaces of about a model's size whose layouts are read, those of the nearest sizes."""
-_MAX_NAME: Final = 80
-"""Characters of the name of a new space, which leaves room for a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +223,9 @@ class Places:
 
     def _free_name(self, wanted: Wanted) -> str:
         """A name after the base of a family, or after its first model."""
-        named = wanted.base_models[0] if wanted.base_models else wanted.model
-        stem = _slug(named) or _slug(wanted.model) or "models"
-        stem += "-lora" if wanted.is_adapter else ""
-        name, number = stem, 1
-        while name in self._names or name == AUTO:
-            number += 1
-            name = f"{stem}-{number}"
-        return name
+        name = space_name(*wanted.base_models[:1], wanted.model)
+        name += "-lora" if wanted.is_adapter else ""
+        return free_name(name, lambda each: each in self._names or each == AUTO)
 
 
 @contextmanager
@@ -291,10 +289,3 @@ def _age(place: Place) -> tuple[bool, float, str]:
     if place.space is None:
         return True, 0.0, ""
     return False, place.space.created_at.timestamp(), place.name
-
-
-def _slug(name: str) -> str:
-    """The name of a model as that of a space."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    slug = re.sub(r"[^a-z0-9._]+", "-", plain).strip("-._")
-    return slug[:_MAX_NAME].rstrip("-._")
