@@ -85,7 +85,9 @@ def test_kill_9_in_the_middle_of_a_sync(hub: Hub, tmp_path: Path) -> None:
         done = app.worker.job(job.id)
         assert ("succeeded", 2) == (done.state, done.attempts), done.error
         assert weight_support(TUNED) == app.hubs.support("org/tuned")
-        assert delta_support(TUNED, BASE) == app.hubs.support("org/tuned", sister_of("kin", BASE))
+        assert delta_support(TUNED, BASE) == app.hubs.support(
+            "org/tuned", sister_of("kin", "org/base")
+        )
         assert [] == [*settings.checkpoint_dir.rglob("*.npz")]
     for name in ("model", "base"):
         sizes = [asked[f"{name}-{at:05}-of-{SHARDS:05}.safetensors"] for at in (1, 2, 3, 4)]

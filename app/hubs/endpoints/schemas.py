@@ -86,7 +86,7 @@ class SourceNew(RequestModel):
     importance: ImportanceName | None = Field(
         None,
         description="`weight` stores the weights of a model alone, `delta` its difference from its "
-        "base alone, in `{space}-delta-{base}`; if left out, the weights of every model, and "
+        "base alone, in `{space}-{base}-delta`; if left out, the weights of every model, and "
         "its difference too where a base is known",
     )
     base_model: str | None = Field(

@@ -10,7 +10,7 @@ from app.fingerprints.records import SCHEME
 from app.hubs.clients.protocol import HubRevision
 from app.hubs.ingestion.bases import Base
 from app.hubs.ingestion.files.checkpoint_fetcher import files_digest
-from app.hubs.ingestion.spaces.resolver import ResolvedSpace
+from app.hubs.ingestion.spaces.targets import ResolvedSpace
 from app.hubs.records import ImportanceName
 from app.hubs.service import OpenSource
 from app.models.catalog.puts import PreparedSupport

@@ -21,7 +21,8 @@ from app.hubs.ingestion.masks import tables_of_two_values
 from app.hubs.ingestion.reading import FetchedReading, LinesRequest
 from app.hubs.ingestion.results import IngestResult, SelectedModel
 from app.hubs.ingestion.selection_plan import PlannedSize, Sizes, select
-from app.hubs.ingestion.spaces.resolver import SpaceResolver, SpaceTarget
+from app.hubs.ingestion.spaces.resolver import SpaceResolver
+from app.hubs.ingestion.spaces.targets import SpaceTarget
 from app.hubs.ingestion.stored_models import require_free
 from app.hubs.records import ImportanceName
 from app.infra.db.database import Database, Reader
@@ -209,8 +210,9 @@ class SupportSelector:
         source, weight = made.source, None
         exclude = (*source.exclude, *map(glob.escape, tables))
         with self._database.reading() as session:
+            called = [*(base.name for base in made.base.named[:1]), made.name]
             main = self._resolver.find(
-                session, source.tenant, source.space, checkpoint.layout, exclude
+                session, source.tenant, source.space, checkpoint.layout, exclude, called
             )
             apart = None
             if base is not None and main.name != source.space:
@@ -307,6 +309,7 @@ class SupportSelector:
                 adapter.layout,
                 source.exclude,
                 base,
+                made.name,
                 None if base is None else made.base.named[0].former,
             )
             target.require(importance)

@@ -63,6 +63,13 @@ class SpaceRecord:
     """The check value of the key that its supports are blinded under; None where they are not."""
     ordered: bool = False
     """Whether its supports have the octaves of their ranks; fixed when the space is created."""
+    source_key: str | None = None
+    """By what a source finds it, that made it under another name; None where its name is that."""
+
+    @property
+    def key(self) -> str:
+        """By what a source finds it."""
+        return self.source_key or self.name
 
     @property
     def kind(self) -> SpaceKind:

@@ -62,9 +62,18 @@ class SpaceService:
         self._quotas = quotas
 
     def create(
-        self, session: Writer, tenant: Tenant, name: str, requested: RequestedSpace
+        self,
+        session: Writer,
+        tenant: Tenant,
+        name: str,
+        requested: RequestedSpace,
+        *,
+        source_key: str | None = None,
     ) -> tuple[SpaceRecord, bool]:
         """Create a space, or find an equal one; return it and whether it is new.
+
+        Args:
+            source_key: by what a source finds it; None where that is its name.
 
         Raises:
             InvalidInput: the name is invalid; and see :meth:`RequestedSpace.terms`.
@@ -73,7 +82,7 @@ class SpaceService:
         """
         name = check_space_name(name, field="name")
         terms = requested.terms()
-        created = spaces.insert_space(session, tenant, name, terms)
+        created = spaces.insert_space(session, tenant, name, terms, source_key)
         if created is not None:
             self._require_quota(session, tenant)
             return created, True

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from app.hubs.ingestion.spaces.names import adapter_space_name
 from modelkin.checkpoints import open_checkpoint, select_from_checkpoint
 from modelkin.core.support import Support
 from tests.sdk.adapters.folders import CONFIG, adapter_folder, factors, random_factors
@@ -42,10 +41,8 @@ def on_disk(folder: Path, seed: int) -> Support:
     )
 
 
-def space_of(folder: Path, base: str | None = "org/base") -> str:
-    """The space of plain adapters of a base."""
-    made = adapter_folder(folder / "plain", factors(random_factors(0)))
-    return adapter_space_name("kin", base, open_checkpoint(made).layout)
+SPACE = "kin-org-base-lora"
+"""The space of adapters of the base."""
 
 
 def test_adapters_go_to_a_space_of_their_base_and_targets(
@@ -59,20 +56,18 @@ def test_adapters_go_to_a_space_of_their_base_and_targets(
         job = app.hubs.sync_model(source, f"org/lora{seed}")
         assert "succeeded" == job.state, job.error
         assert job.result is not None
-        assert ("delta", space_of(tmp_path), "org/base", 115) == tuple(
+        assert ("delta", SPACE, "org/base", 115) == tuple(
             job.result[name] for name in ("importance", "space", "base", "support_size")
         )
         assert on_disk(tmp_path, seed) == app.hubs.support(f"org/lora{seed}", job.result["space"])
         assert not [note for note in job.result["notes"] if "not compared" in note]
-    assert {space_of(tmp_path): "delta"} == app.hubs.kinds()
-    model = app.hubs.model("org/lora0", space_of(tmp_path))
+    assert {SPACE: "delta"} == app.hubs.kinds()
+    model = app.hubs.model("org/lora0", SPACE)
     assert model is not None
     assert "org/base" == model.base_model
 
 
-def test_other_bases_and_other_targets_have_other_spaces(
-    hub: Hub, app: AppHarness, tmp_path: Path
-) -> None:
+def test_other_bases_and_other_targets_have_other_spaces(hub: Hub, app: AppHarness) -> None:
     """Differences from two bases cannot be compared, and other targets are other indices."""
     source = app.hubs.follow(hub.url)
     hub.push("org/a", files(0))
@@ -84,9 +79,7 @@ def test_other_bases_and_other_targets_have_other_spaces(
         job = app.hubs.sync_model(source, f"org/{name}")
         assert job.result is not None, job.error
         placed.append(job.result["space"])
-    expected = [space_of(tmp_path, base) for base in ("org/base", "org/other", None)]
-    assert expected == placed[:3]
-    assert 4 == len(set(placed))
+    assert [SPACE, "kin-org-other-lora", "kin-org-c-lora", f"{SPACE}-2"] == placed
 
 
 def test_a_commit_that_changes_no_factor_downloads_nothing(hub: Hub, app: AppHarness) -> None:
@@ -354,7 +347,7 @@ def test_other_files_of_adapters_are_refused_as_what_they_are(
 @pytest.mark.slow
 @pytest.mark.parametrize("first", ["child", "base"])
 def test_adapters_of_a_base_that_moves_stay_in_one_space(
-    hub: Hub, app: AppHarness, tmp_path: Path, first: str
+    hub: Hub, app: AppHarness, first: str
 ) -> None:
     """The space keeps its name, and takes later adapters and new contents of those in it, whether
     the base or a child of it is synced first.
@@ -370,10 +363,10 @@ def test_adapters_of_a_base_that_moves_stay_in_one_space(
     for seed, name in ((1, "org/late"), (2, "org/early"), (3, "org/new")):
         hub.push(name, files(seed), card={"base_model": "new/base"} if seed == 3 else CARD)
         job = app.hubs.sync_model(source, name)
-        assert space_of(tmp_path) == (job.result or {}).get("space"), job.error
+        assert SPACE == (job.result or {}).get("space"), job.error
         app.worker.run_all()
     for name in ("org/early", "org/late", "org/new"):
-        found = app.hubs.model(name, space_of(tmp_path))
+        found = app.hubs.model(name, SPACE)
         assert found is not None
         assert "new/base" == found.base_model
     del hub.moved["org/base"]  # another model takes the name
@@ -382,5 +375,4 @@ def test_adapters_of_a_base_that_moves_stay_in_one_space(
     for seed in (4, 5):
         hub.push(f"org/other{seed}", files(seed), card=CARD)
         placed.add((app.hubs.sync_model(source, f"org/other{seed}").result or {})["space"])
-    [other] = placed
-    assert space_of(tmp_path) != other
+    assert {f"{SPACE}-2"} == placed

@@ -69,7 +69,7 @@ def test_a_declared_base_makes_a_delta_beside_the_weights(hub: Hub, app: AppHarn
     hub.push("org/tuned", {"model.safetensors": safetensors(tuned)}, card=card)
     job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/tuned")
     assert job.result is not None, job.error
-    sister = sister_of("kin", base)
+    sister = sister_of("kin", "org/base")
     delta = {"space": sister, "base": f"org/base@{sha}", "support_size": 152}
     assert ("weight", "kin", 152) == tuple(
         job.result[name] for name in ("importance", "space", "support_size")
@@ -96,7 +96,7 @@ def test_a_configured_base_may_be_pinned(hub: Hub, app: AppHarness) -> None:
     source = app.hubs.follow(hub.url, base_model=f"org/base@{sha}", importance="delta")
     job = app.hubs.sync_model(source, "org/tuned")
     assert "succeeded" == job.state, job.error
-    sister = sister_of("kin", base)
+    sister = sister_of("kin", "org/base")
     assert [sister] == app.hubs.spaces()
     assert delta_support(tuned, base) == app.hubs.support("org/tuned", sister)
 

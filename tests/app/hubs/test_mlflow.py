@@ -157,7 +157,7 @@ def test_a_base_by_alias(registry: Registry, app: AppHarness) -> None:
     assert job.result is not None, job.error
     delta = job.result["delta"]
     assert ("weight", "the-base@1") == (job.result["importance"], delta["base"])
-    assert sister_of("kin", base) == delta["space"]
+    assert sister_of("kin", "the-base") == delta["space"]
     assert delta_support(tuned, base) == app.hubs.support("tuned", delta["space"])
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.hubs.ingestion.spaces.names import sister_key
 from app.infra.errors import Unavailable
 from app.models.catalog.puts import Put
 from app.models.catalog.records import DeclaredBases
@@ -27,12 +28,15 @@ from tests.support.models.checkpoints import (
     safetensors,
     sister_of,
     weight_support,
+    weights_digest_of,
 )
 from tests.support.servers.fake_huggingface import TOKEN, Hub
 
 CARD = {"base_model": "org/base"}
 BASE, TUNED, LATER = random_tensors(1), random_tensors(2), random_tensors(3)
-SISTER = sister_of("kin", BASE)
+SISTER = sister_of("kin", "org/base")
+KEY = sister_key("kin", weights_digest_of(BASE).removeprefix("sha256:"))
+"""By what sources of ``kin`` find the sister, and what earlier versions called it."""
 
 
 def push(hub: Hub, name: str, tensors: Tensors, **known: Any) -> str:
@@ -102,7 +106,7 @@ def test_a_model_without_a_base_says_so(hub: Hub, app: AppHarness) -> None:
     [
         ("kin", Importance("fisher"), ["'kin'", "by fisher", "by weight"]),
         ("kin", Importance("delta", f"sha256:{'ab' * 32}"), ["by delta against", "by weight"]),
-        (SISTER, Importance("weight"), [f"'{SISTER}'", "by weight", "by delta against org/base@"]),
+        (KEY, Importance("weight"), [f"'{KEY}'", "by weight", "by delta against org/base@"]),
     ],
     ids=["gradients", "deltas", "a sister of weights"],
 )
@@ -123,7 +127,7 @@ def test_a_space_of_another_kind_is_refused(
 def test_a_space_of_deltas_takes_deltas(hub: Hub, app: AppHarness) -> None:
     """A source of deltas that names a space of deltas uses that, if it has the same base."""
     push_both(hub)
-    digest = sister_of("x", BASE)[8:]
+    digest = weights_digest_of(BASE)
     create(app, "deltas", importance=Importance("delta"))
     create(app, "others", importance=Importance("delta", f"sha256:{'ab' * 32}"))
     sources = [app.hubs.follow(hub.url, space=s, importance="delta") for s in ("deltas", "others")]
@@ -175,15 +179,15 @@ def test_a_sister_may_want_more_than_is_usual(hub: Hub, app: AppHarness, changed
     push(hub, "org/base", BASE)
     tensors = {name: part.reshape(SHAPES[name]) for name, part in parts}
     push(hub, "org/a", tensors, card=CARD)
-    create(app, SISTER, support_size=SupportSizeRequest("fixed", k=400))
+    create(app, KEY, support_size=SupportSizeRequest("fixed", k=400))
     job = app.hubs.sync_model(app.hubs.follow(hub.url), "org/a")
     assert job.result is not None, job.error
-    assert (SISTER, min(400, changed)) == tuple(
+    assert (KEY, min(400, changed)) == tuple(
         job.result["delta"][name] for name in ("space", "support_size")
     )
     difference = np.abs(flat - before)
     expected = select_support(difference, k=min(400, changed))
-    assert expected == app.hubs.support("org/a", SISTER)
+    assert expected == app.hubs.support("org/a", KEY)
 
 
 def test_both_or_neither(hub: Hub, app: AppHarness, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +258,7 @@ def test_another_layout_moves_both(
     job = app.hubs.sync_model(source, "org/a")
     assert job.result is not None, job.error
     space, delta = job.result["space"], job.result["delta"]
-    assert sister_of(space, random_tensors(5, shapes)) == delta["space"]
+    assert ("kin-org-base", f"{SISTER}-2") == (space, delta["space"])
     assert [1, 1] == stored(app, space, delta["space"])
     assert [left, left] == stored(app, "kin", SISTER)
     expected = ("kin", SISTER) if on_delete == "keep" else (None, None)
@@ -324,7 +328,7 @@ def test_another_base_is_another_delta(
     push(hub, "org/a", TUNED, card=card)
     job = app.hubs.sync_model(source, "org/a")
     assert job.result is not None, job.error
-    assert [1, None, left] == stored(app, "kin", SISTER, sister_of("kin", LATER))
+    assert [1, None, left] == stored(app, "kin", SISTER, sister_of("kin", "org/other"))
 
 
 def test_what_is_the_same_is_not_made_again(hub: Hub, app: AppHarness) -> None:

@@ -68,9 +68,10 @@ def weights_digest_of(tensors: Tensors) -> str:
     return f"sha256:{hashlib.sha256(b''.join(digests)).hexdigest()}"
 
 
-def sister_of(space: str, base: Tensors) -> str:
-    """The name of the space of differences from a base."""
-    return f"{space}-delta-{weights_digest_of(base).removeprefix('sha256:')[:12]}"
+def sister_of(space: str, base: str) -> str:
+    """The name of the space of differences from a base, by the base's name."""
+    name = base.replace("/", "-")
+    return f"{name}-delta" if name.startswith(f"{space}-") else f"{space}-{name}-delta"
 
 
 def safetensors(tensors: Tensors) -> bytes:

@@ -2,27 +2,31 @@
 
 A layout is the tensors by name and shape; names that mean the same are the same. The space that a
 source names takes the layout it was created with, else the first that arrives. Checkpoints of
-another layout go to ``{space}-{digest of the first such layout}``. Differences from a base go to a
-sister of that space, ``{space}-delta-{digest of the base's weights}``. The differences of
-adapters go to ``{space}-lora-{digest of the base's name and of the targeted tensors}``.
+another layout go to a space of the key ``{space}-{digest of the first such layout}``. Differences
+from a base go to a sister of that space, ``{key}-delta-{digest of the base's weights}``. The
+differences of adapters go to ``{space}-lora-{digest of the base's name and of the targeted
+tensors}``. The names of these spaces are of :func:`~app.hubs.ingestion.spaces.names.name_after`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from app.hubs.ingestion.spaces.names import (
-    adapter_space_name,
+    DIGEST_DIGITS,
+    adapter_key,
     continues,
-    layout_space_name,
-    sister_name,
+    layout_key,
+    name_after,
+    sister_key,
     stem_of,
 )
+from app.hubs.ingestion.spaces.targets import ResolvedSpace, SpaceTarget
 from app.infra.db.database import Database, Reader
 from app.infra.errors import SpaceExists
-from app.models.catalog.repositories import bases
+from app.models.catalog.repositories import bases, models
 from app.models.spaces.records import SpaceRecord
 from app.models.spaces.repositories import layouts, spaces
 from app.models.spaces.requested import RequestedSpace
@@ -33,55 +37,15 @@ from app.tenancy.auth.records import Tenant
 from app.tenancy.quotas.repository import lock_tenant
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
-from modelkin.core.matching.choosing import NO_FIT, SAME, Fit, best_fit, fit_of
+from modelkin.core.matching.choosing import NO_FIT, SAME, Fit, best_fit, fit_of, free_name
 from modelkin.core.matching.correspondence import correspond
 from modelkin.core.matching.remedies import remedy_of
 from modelkin.errors import SpaceMismatch
 
-__all__ = ["ResolvedSpace", "SpaceResolver", "SpaceTarget"]
+__all__ = ["SpaceResolver"]
 
 _MAX_SIBLINGS: Final = 1000
 _NUM_PERM, _SEED = 256, 1
-
-
-@dataclass(frozen=True, slots=True)
-class SpaceTarget:
-    """A space that supports go to, which may not exist yet.
-
-    Attributes:
-        layout: the space's tensors in its order; if the space has no layout or does not exist, the
-            checkpoint's tensors without the excluded ones.
-        exclude: patterns of the tensors that are left out.
-        space: the space; None if it does not exist yet.
-        newest: the newest space that there was; a newer one may be the better place.
-    """
-
-    name: str
-    layout: Layout
-    exclude: tuple[str, ...]
-    space: SpaceRecord | None
-    newest: int
-
-    def require(self, importance: Importance) -> None:
-        """Require that the space takes supports of this importance.
-
-        Raises:
-            SpaceMismatch: the space states another kind, or differences from another base.
-        """
-        if self.space is not None and not self.space.importance.fits(importance):
-            raise SpaceMismatch(
-                f"space {self.name!r} holds supports selected by {self.space.importance}, and "
-                f"this source stores those selected by {importance}: give the source another "
-                f"space, or delete that one"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedSpace:
-    """The space of a support, and whether it was created for it."""
-
-    space: SpaceRecord
-    created: bool
 
 
 class SpaceResolver:
@@ -101,7 +65,13 @@ class SpaceResolver:
             return _patterns(spaces.find_space(session, tenant, name), patterns)
 
     def find(
-        self, session: Reader, tenant: Tenant, name: str, layout: Layout, patterns: Sequence[str]
+        self,
+        session: Reader,
+        tenant: Tenant,
+        name: str,
+        layout: Layout,
+        patterns: Sequence[str],
+        called: Sequence[str] = (),
     ) -> SpaceTarget:
         """Find the space for a layout: one that has all of it, or that it has the most of.
 
@@ -110,6 +80,8 @@ class SpaceResolver:
             tenant: the owner of the spaces.
             name: the space that the source names.
             patterns: the patterns of the tensors that the source leaves out.
+            called: the model's base, if it is known, and the model: a new space is named after the
+                base, unless that is in another space of the source.
 
         Raises:
             InvalidParameter: the patterns leave nothing of the layout.
@@ -120,17 +92,20 @@ class SpaceResolver:
         _require_plain(named)
         exclude = _patterns(named, patterns)
         kept = layout.without(exclude, unmatched_ok=True)
+        target = partial(_target, session, tenant, name, kept=kept, exclude=exclude, kind="weight")
         if named is None or _fit(session, named, kept).share:
-            return _target(session, tenant, name, kept, exclude, named)
-        own = layout_space_name(name, kept)
-        found = _fitting(session, tenant, own, kept)
+            return target(name, name, named)
+        key = layout_key(name, kept)
+        found = _fitting(session, tenant, key, kept)
         if found is None:
             siblings = list(_siblings(session, tenant, name, kept))
             best = best_fit([_fit(session, space, kept) for space in siblings])
             if best is not None:
-                nearest = siblings[best]
-                return _target(session, tenant, nearest.name, kept, exclude, nearest)
-        return _target(session, tenant, own, kept, exclude, found)
+                return target(key, name, siblings[best])
+            known = [named, *siblings]
+            free = [each for each in called[:-1] if not _hold(session, known, each)]
+            called = [*free, *called[-1:]]
+        return target(key, name_after(name, *called), found)
 
     def apart(
         self, session: Reader, tenant: Tenant, name: str, layout: Layout, base: Layout
@@ -171,9 +146,18 @@ class SpaceResolver:
         assert base.base_digest is not None
         target = main
         if main.space is None or main.space.importance.kind != "delta":
-            name = sister_name(main.name, base.base_digest.partition(":")[2])
-            found = _fitting(session, tenant, name, main.layout)
-            target = _target(session, tenant, name, main.layout, main.exclude, found, kind="delta")
+            key = sister_key(main.key, base.base_digest.partition(":")[2])
+            target = _target(
+                session,
+                tenant,
+                main.beside,
+                key,
+                name_after(main.beside, *_name_of(base), kind="delta"),
+                _fitting(session, tenant, key, main.layout),
+                kept=main.layout,
+                exclude=main.exclude,
+                kind="delta",
+            )
         target.require(base)
         return target
 
@@ -185,6 +169,7 @@ class SpaceResolver:
         layout: Layout,
         patterns: Sequence[str],
         base: str | None,
+        model: str,
         former: str | None = None,
     ) -> SpaceTarget:
         """Find the space for adapters of one base and the same targets.
@@ -199,6 +184,7 @@ class SpaceResolver:
             layout: the layout of an adapter, the tensors that it targets.
             patterns: the patterns of the tensors that the source leaves out.
             base: the name of the base; None if it is not known.
+            model: the name of the adapter.
             former: the name that the base has here, where the hub has another one now.
 
         Raises:
@@ -210,21 +196,24 @@ class SpaceResolver:
         _require_plain(named)
         exclude = _patterns(named, patterns)
         kept = layout.without(exclude, unmatched_ok=True)
-        own = adapter_space_name(name, base, kept)
-        found = _fitting(session, tenant, own, kept)
+        key = adapter_key(name, base, kept)
+        found = _fitting(session, tenant, key, kept)
         if found is not None and base is not None and bases.are_of_others(session, found.id, base):
-            found, own = None, adapter_space_name(name, f"{base} (another)", kept)
+            key = adapter_key(name, f"{base} (another)", kept)
+            found = _fitting(session, tenant, key, kept)
         if found is None and former is not None:
-            found = _fitting(session, tenant, adapter_space_name(name, former, kept), kept)
+            found = _fitting(session, tenant, adapter_key(name, former, kept), kept)
         if found is None and base is not None:
             found = _of_moved(session, tenant, name, kept, base)
         return _target(
             session,
             tenant,
-            own if found is None else found.name,
-            kept,
-            exclude,
+            name,
+            key,
+            name_after(name, *filter(None, (base, model)), kind="lora"),
             found,
+            kept=kept,
+            exclude=exclude,
             kind="delta",
         )
 
@@ -277,6 +266,7 @@ class SpaceResolver:
                         importance=importance,
                         exclude=target.exclude,
                     ),
+                    source_key=None if target.key == target.name else target.key,
                 )
         except SpaceExists:
             return None
@@ -286,32 +276,54 @@ class SpaceResolver:
 def _target(
     session: Reader,
     tenant: Tenant,
+    beside: str,
+    key: str,
     name: str,
+    space: SpaceRecord | None,
+    *,
     kept: Layout,
     exclude: tuple[str, ...],
-    space: SpaceRecord | None,
-    kind: str = "weight",
+    kind: str,
 ) -> SpaceTarget:
-    layout = None if space is None else layouts.find_layout(session, space)
+    """The target of a space; the key and the name are for a new one, and the name may be taken."""
     newest = spaces.newest(session, tenant, kind)
-    return SpaceTarget(name, kept if layout is None else layout, exclude, space, newest)
+    if space is None:
+        if key != name:
+            name = free_name(
+                name, lambda each: spaces.find_space(session, tenant, each) is not None
+            )
+        return SpaceTarget(name, key, beside, kept, exclude, None, newest)
+    layout = layouts.find_layout(session, space) or kept
+    return SpaceTarget(space.name, space.key, beside, layout, exclude, space, newest)
 
 
-def _fitting(session: Reader, tenant: Tenant, name: str, layout: Layout) -> SpaceRecord | None:
-    """The space of this name, which must have this layout; None if it does not exist."""
-    found = spaces.find_space(session, tenant, name)
+def _hold(session: Reader, known: Sequence[SpaceRecord], model: str) -> bool:
+    """Whether one of some spaces holds a model."""
+    return any(models.find_model(session, space, model) is not None for space in known)
+
+
+def _name_of(base: Importance) -> tuple[str, ...]:
+    """The name of a base, if the importance has it, and digits of the digest of its weights."""
+    assert base.base is not None
+    name, _, digest = base.base.rpartition("@")
+    return name, digest.partition(":")[2][:DIGEST_DIGITS]
+
+
+def _fitting(session: Reader, tenant: Tenant, key: str, layout: Layout) -> SpaceRecord | None:
+    """The space of this key, which must have this layout; None if it does not exist."""
+    found = spaces.find_by_key(session, tenant, key)
     if found is None or _fits(session, found, layout):
         return found
     raise SpaceMismatch(
-        f"the space {name!r} would be for checkpoints of this layout, but it has another one"
+        f"the space {found.name!r} would be for checkpoints of this layout, but it has another one"
     )
 
 
 def _siblings(session: Reader, tenant: Tenant, name: str, layout: Layout) -> Iterator[SpaceRecord]:
     """The spaces of weights that were made beside a space for other layouts, oldest first."""
-    stem = stem_of(layout_space_name(name, layout))
-    for space in spaces.find_by_prefix(session, tenant, stem, limit=_MAX_SIBLINGS):
-        if continues(stem, space.name) and space.importance.kind == "weight":
+    stem = stem_of(layout_key(name, layout))
+    for space in spaces.find_by_key_prefix(session, tenant, stem, limit=_MAX_SIBLINGS):
+        if continues(stem, space.key) and space.importance.kind == "weight":
             yield space
 
 
@@ -319,10 +331,10 @@ def _of_moved(
     session: Reader, tenant: Tenant, name: str, layout: Layout, base: str
 ) -> SpaceRecord | None:
     """The space of a base's adapters that was made when the base had another name."""
-    stem = stem_of(adapter_space_name(name, base, layout))
+    stem = stem_of(adapter_key(name, base, layout))
     for space_id in bases.spaces_declaring(session, tenant.id, [base]):
         space = spaces.find_space_by_id(session, space_id)
-        if space is None or not continues(stem, space.name):
+        if space is None or not continues(stem, space.key):
             continue
         if _fits(session, space, layout):
             return space

@@ -86,6 +86,8 @@ class SpaceRow(Base):
     """The check value of the key that its supports are blinded under; NULL where they are not."""
     ordered: Mapped[bool] = mapped_column(Boolean, server_default=false())
     """Whether its supports have the octaves of their ranks."""
+    source_key: Mapped[str | None] = mapped_column(String(100))
+    """By what a source finds it, that made it; NULL where its name is that."""
 
 
 class LayoutRow(Base):

@@ -38,7 +38,8 @@ __all__ = [
     "delete_retired",
     "delete_space",
     "exists",
-    "find_by_prefix",
+    "find_by_key",
+    "find_by_key_prefix",
     "find_space",
     "find_space_by_id",
     "get_space",
@@ -56,6 +57,7 @@ RETIRED = "/"
 """The beginning of the names of deleted spaces, until their rows are gone. No other name has it."""
 exists = func.substr(SpaceRow.name, 1, 1) != RETIRED
 """The condition that a space is not deleted."""
+_KEY = func.coalesce(SpaceRow.source_key, SpaceRow.name)
 
 
 def find_space(session: Reader, tenant: Tenant, name: str) -> SpaceRecord | None:
@@ -111,12 +113,19 @@ def list_spaces(
     return page_of((_record(row) for row in rows), more, lambda space: space.name)
 
 
-def find_by_prefix(
+def find_by_key(session: Reader, tenant: Tenant, key: str) -> SpaceRecord | None:
+    """The tenant's space that a source finds by a key, or None."""
+    query = select(SpaceRow).where(SpaceRow.tenant_id == tenant.id, _KEY == key, exists)
+    row = session.scalars(query.order_by(SpaceRow.id).limit(1)).first()
+    return None if row is None else _record(row)
+
+
+def find_by_key_prefix(
     session: Reader, tenant: Tenant, prefix: str, *, limit: int
 ) -> Sequence[SpaceRecord]:
-    """The tenant's spaces whose names begin with a text, oldest first."""
-    named = SpaceRow.name.startswith(prefix, autoescape=True)
-    query = select(SpaceRow).where(SpaceRow.tenant_id == tenant.id, named, exists)
+    """The tenant's spaces whose keys for sources begin with a text, oldest first."""
+    keyed = _KEY.startswith(prefix, autoescape=True)
+    query = select(SpaceRow).where(SpaceRow.tenant_id == tenant.id, keyed, exists)
     return [_record(row) for row in session.scalars(query.order_by(SpaceRow.id).limit(limit))]
 
 
@@ -135,7 +144,11 @@ def newest(session: Reader, tenant: Tenant, kind: str) -> int:
 
 
 def insert_space(
-    session: Writer, tenant: Tenant, name: str, terms: SpaceTerms
+    session: Writer,
+    tenant: Tenant,
+    name: str,
+    terms: SpaceTerms,
+    source_key: str | None = None,
 ) -> SpaceRecord | None:
     """Insert a new, empty space; None if another writer was first with the name."""
     importance = UNSTATED if terms.importance is None else terms.importance
@@ -158,6 +171,7 @@ def insert_space(
         subspaces=None if terms.subspaces is None else asdict(terms.subspaces),
         blinding=terms.blinding,
         ordered=terms.ordered,
+        source_key=source_key,
         version=0,
         supports=0,
         signatures=0,
@@ -330,4 +344,5 @@ def _record(row: Any) -> SpaceRecord:
         subspaces=None if row.subspaces is None else SubspaceSpec(**row.subspaces),
         blinding=row.blinding,
         ordered=row.ordered,
+        source_key=row.source_key,
     )

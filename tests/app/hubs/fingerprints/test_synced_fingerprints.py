@@ -71,7 +71,7 @@ def test_one_download_serves_fingerprint_and_supports(
         assert [len(files(child)[FILE]), len(files(BASE)[FILE])] == hub.sent[:1] + hub.sent[-1:]
         assert sum(hub.sent) <= 2 * len(files(child)[FILE]) + (64 << 10)  # and the base's header
         assert weight_support(child) == app.hubs.support("org/a")
-        assert delta_support(child, BASE) == app.hubs.support("org/a", sister_of("kin", BASE))
+        assert delta_support(child, BASE) == app.hubs.support("org/a", sister_of("kin", "org/base"))
         expected, found = made_of(tmp_path, child), record(app, "org/a")
         assert expected == stored(app, "org/a")
         assert found is not None

@@ -16,7 +16,7 @@ from tests.support.models.checkpoints import Tensors, random_tensors, safetensor
 from tests.support.servers.fake_huggingface import Handler, Hub, answering
 
 BASE, SECOND = random_tensors(1), random_tensors(2)
-SISTER = sister_of("kin", BASE)
+SISTER = sister_of("kin", "org/base")
 
 
 def push(hub: Hub, name: str, tensors: Tensors, base: Any = None, **card: Any) -> str:
@@ -74,7 +74,7 @@ def test_a_base_is_named_as_the_hub_calls_it(
     sync(app, source, *names)
     assert {("consistent", "new/base")} == {verdict(app, name) for name in names[2:]}
     assert ("mismatch", "new/base") == verdict(app, "org/stranger")
-    spaces = ["kin"] if importance else ["kin", SISTER]
+    spaces = ["kin"] if importance else ["kin", sister_of("kin", "new/base")]
     assert spaces == app.hubs.spaces()
     for space in spaces:
         found = app.hubs.model("org/child-0", space)

@@ -56,7 +56,7 @@ def test_a_space_is_made_without_them(hub: Hub, app: AppHarness) -> None:
         assert any("'mask'" in note for note in outcome["notes"]) == (name == "acme/base")
     spaces = app.http.get("/v1/spaces").json()["items"]
     assert {3050} == {space["num_parameters"] for space in spaces}
-    assert sister_of("kin", base) in {space["name"] for space in spaces}
+    assert sister_of("kin", "acme/base") in {space["name"] for space in spaces}
 
 
 @pytest.mark.slow

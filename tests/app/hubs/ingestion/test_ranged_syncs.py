@@ -106,7 +106,7 @@ def disk_of(app: AppHarness, hub: Hub) -> list[int]:
 
 def require_same(app: AppHarness, outcome: dict[str, Any]) -> None:
     """Both supports are those of the tensors in memory."""
-    model, sister = tuned(2), sister_of("kin", BASE)
+    model, sister = tuned(2), sister_of("kin", "org/base")
     assert ("kin", sister) == (outcome["space"], outcome["delta"]["space"])
     assert weight_support(model) == app.hubs.support("org/tuned")
     assert delta_support(model, BASE) == app.hubs.support("org/tuned", sister)

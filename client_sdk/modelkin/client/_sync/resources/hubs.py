@@ -53,7 +53,7 @@ class Sources(Resource):
             token: lets the service read from the hub; None reads what is public.
             importance: ``"weight"`` or ``"delta"`` alone; None stores the weights of every model in
                 ``space``, and where a base is known also its difference from the base, in
-                ``{space}-delta-{base}``.
+                ``{space}-{base}-delta``.
             base_model: a model of the hub, the base of models that declare none.
             exclude: shell patterns of the tensors that supports leave out, such as
                 ``"*.running_*"``.
