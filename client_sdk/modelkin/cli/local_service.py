@@ -20,6 +20,10 @@ __all__ = ["local_checks"]
 
 _LOOPBACK: Final = {"127.0.0.1", "localhost", "::1"}
 _TIMEOUT_S: Final = 60.0
+_WHOSE: Final = (
+    "next, those that a service would have from this shell and folder; one that runs may have "
+    "others, and its data elsewhere"
+)
 
 
 def local_checks(url: str) -> Iterator[Check]:
@@ -41,6 +45,7 @@ def local_checks(url: str) -> Iterator[Check]:
         remedy = "install the service again, in the version of this command"
         yield Check("settings", "warn", f"the service did not check its own: {error}", remedy)
         return
+    yield Check("settings", "ok", _WHOSE)
     for each in found:
         yield Check(each["check"], each["state"], each["detail"], each["remedy"])
 

@@ -282,6 +282,7 @@ def test_a_service_on_this_machine(
     monkeypatch.setenv("MODELKIN_DATABASE_URL", f"sqlite:///{tmp_path}/data/modelkin.db")
     found = diagnose("--url", CLOSED)
     assert f"{tmp_path}/data" in found["data folder"]["detail"]
+    assert "one that runs may have others" in found["settings"]["detail"]
     assert "ok" == found["secret key"]["state"]
     key = tmp_path / "data" / "secret.key"
     key.parent.mkdir()

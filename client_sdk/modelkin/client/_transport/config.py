@@ -43,6 +43,8 @@ IDLE_SECONDS: Final = 30.0
 """The seconds of a pause by default; a service computes for 10 s at most."""
 
 
+_VERSION: Final = "/v1"
+"""The end of addresses that are copied from a request; each call adds it."""
 _MAX_PORT: Final = 65_535
 _OWN_CERTIFICATES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 """The variables that ``httpx`` reads its authorities from."""
@@ -176,7 +178,7 @@ def _check_url(url: Any) -> str:
         )
     if parsed.query or parsed.fragment:
         raise InvalidParameter(f"url {url!r} may not have a ? or # part", field="url")
-    return str(parsed).rstrip("/")
+    return str(parsed).rstrip("/").removesuffix(_VERSION).rstrip("/")
 
 
 def _is_loopback(host: str) -> bool:

@@ -138,10 +138,10 @@ def connection_failure(
                 f"the proxy {proxy} on the way to {url} does not answer ({reason}): correct "
                 f"{variable} or ALL_PROXY, or name the service's host in NO_PROXY"
             )
-        return ConnectionFailed(
-            f"no modelkin service answers at {url} ({reason}): start one with "
-            f"`{operator_command()}`, or set MODELKIN_URL"
-        )
+        remedy = f"start one with `{operator_command()}`, or set MODELKIN_URL"
+        if any(isinstance(each, ssl.SSLError) for each in _chain(error)):
+            remedy = f"if it speaks no TLS, try http://{url.partition('://')[2]}"
+        return ConnectionFailed(f"no modelkin service answers at {url} ({reason}): {remedy}")
     if isinstance(error, httpx.TimeoutException):
         what = f"did not finish in time: {_time_limit(deadline)}"
     else:

@@ -22,6 +22,7 @@ def test_arguments_go_before_the_environment(
     monkeypatch.setenv("MODELKIN_URL", "https://kin.test/prefix/")
     assert "https://kin.test/prefix" == connect().url
     assert "http://other.test" == connect("http://other.test").url
+    assert "http://other.test/kin" == connect("http://other.test/kin/v1/").url  # of a request
 
 
 def test_every_request_introduces_itself(wire: Any, space_json: dict[str, Any]) -> None:

@@ -129,6 +129,14 @@ def test_the_systems_reason_is_found_in_the_chain(cause: OSError, reason: str, w
         wire.client(failure, retries=0).spaces.get("digits")
 
 
+def test_a_service_without_tls_is_guessed(wire: Any) -> None:
+    """Where the other side answers in no TLS, the address with http:// may be the one."""
+    failure = httpx.ConnectError("tls")
+    failure.__cause__ = ssl.SSLError(1, "wrong version number")
+    with pytest.raises(ConnectionFailed, match=r"if it speaks no TLS, try http://kin\.test"):
+        wire.client(failure, retries=0).spaces.get("digits")
+
+
 def test_a_proxy_that_refuses_is_named(wire: Any) -> None:
     """A proxy in between is not taken for the service."""
     with pytest.raises(ConnectionFailed, match=r"the proxy on the way .* \(407 Proxy"):
