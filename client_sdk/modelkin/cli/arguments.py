@@ -25,6 +25,23 @@ USAGE_ERROR: Final = 2
 _HELP: Final = ("-h", "--help")
 _RENAMED: Final = {"--k": "--support-size", "-k": "--support-size", "--run": "modelkin cluster"}
 """Options of other commands, each with the option or command that does the same here."""
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("ls", "list"), "models, spaces or jobs"),
+    **dict.fromkeys(("audit", "findings", "inbox"), "lineage"),
+    **dict.fromkeys(("delete", "del", "remove"), "rm"),
+    **dict.fromkeys(("search", "find", "query", "similar", "nearest"), "neighbors"),
+    **dict.fromkeys(("upload", "add", "put", "store"), "push"),
+    **dict.fromkeys(("download", "get"), "pull"),
+    **dict.fromkeys(("compare", "diff"), "overlap"),
+    **dict.fromkeys(("info", "describe"), "show"),
+    **dict.fromkeys(("status", "check"), "doctor"),
+    **dict.fromkeys(("server", "run", "up"), "serve"),
+    **dict.fromkeys(("webhooks", "alerts"), "subscriptions"),
+    **dict.fromkeys(("hubs", "sync"), "sources"),
+    "copies": "duplicates",
+    "kin": "relatives",
+}
+"""Names that other programs have, each with the command that does that here."""
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -38,7 +55,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         words = [*words[1:], "--help"]
     if not words or words[0] in _HELP:
         _tell(_overview())
-    if words[0] == "--version":
+    if words[0] in ("--version", "version"):
         _tell(f"modelkin {__version__}")
     command, rest = _command(words)
     return parser_of(" ".join(words[: len(words) - len(rest)]), command).parse_args(rest)
@@ -105,7 +122,7 @@ def _command(words: list[str]) -> tuple[Command, list[str]]:
     if command is None:
         if words[0].startswith("-"):
             _refuse(f"{words[0]!r} stands before the command: put options behind it", words=words)
-        meant = _nearest(words[0], known)
+        meant = _OTHER_NAMES.get(words[0]) or _nearest(words[0], known)
         _refuse(f"unknown command {words[0]!r}{_hint(meant)}", words=words)
     if not command.actions:
         return command, words[1:]

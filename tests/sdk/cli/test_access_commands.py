@@ -38,7 +38,7 @@ def test_a_space_is_published_asked_and_withdrawn(
         [item] = json.loads(found)["items"]
         assert "org/a" == item["model"]
         assert item["score"] in {0.9, 1.0}
-    assert "not public" in ask_here("spaces", "withdraw", "open-atlas")
+    assert "not public" in ask_here("spaces", "withdraw", "open-atlas", "-y")
     assert "open-atlas" not in ask_here("spaces", "public")
     wrong = run_here("spaces", "ask", "open-atlas", str(tmp_path / "a.mksp"), "--url", server.url)
     assert (1, "OWNER/NAME" in wrong.stderr) == (wrong.returncode, True)

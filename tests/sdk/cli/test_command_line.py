@@ -77,8 +77,18 @@ def test_every_command_has_help(run_here: Run) -> None:
     assert all(action.name in actions for action in by_name()["jobs"].actions)
 
 
+def test_the_version_is_a_command_too(run_here: Run) -> None:
+    """As of other programs."""
+    assert run_here("--version").stdout == run_here("version").stdout
+    assert f"modelkin {modelkin.__version__}\n" == run_here("version").stdout
+
+
 MISTAKES = {
     "command": (["neighbours"], "unknown command 'neighbours'; did you mean neighbors?"),
+    "other name": (["ls"], "unknown command 'ls'; did you mean models, spaces or jobs?"),
+    "audit": (["audit", "zoo"], "did you mean lineage?"),
+    "delete": (["delete", "a"], "did you mean rm?"),
+    "search": (["search", "a"], "did you mean neighbors?"),
     "far": (["xyzzy"], "unknown command 'xyzzy' (see modelkin --help)"),
     "action": (["jobs", "wiat"], "modelkin jobs: unknown action 'wiat'; did you mean wait?"),
     "no action": (["learngene"], "say which of cut, average, publish, show"),

@@ -111,7 +111,8 @@ def _of_folder(
         if found is None:
             why = reasons.get(entry.path, "the folder has no checkpoint of this path")
             said = f"line {entry.line} of the manifest: {why}"
-            results.append(_failed(root / entry.path, prefix + (entry.name or ""), said))
+            name = prefix + entry.name if entry.name else ""
+            results.append(_failed(root / entry.path, name, said))
         else:
             named.append(_below(found, prefix, root, entry))
     for each in left.values():

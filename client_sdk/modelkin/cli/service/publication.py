@@ -65,6 +65,9 @@ def publish_options(parser: argparse.ArgumentParser) -> None:
 def withdraw_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``spaces withdraw``."""
     parser.add_argument("space", metavar="NAME", help="the name of the space")
+    parser.add_argument(
+        "-y", "--yes", action="store_true", help="as for publish; nothing is asked here"
+    )
     add_service(parser, space=None)
 
 

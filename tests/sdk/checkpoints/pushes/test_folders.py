@@ -267,6 +267,7 @@ def test_a_manifest_says_names_bases_tags_and_spaces(tmp_path: Path) -> None:
     assert {"failed": "line 5 of the manifest", "skipped": "it is not in the manifest"} == {
         each.state: (each.reason or "").partition(":")[0] for each in found.results
     }
+    assert {""} == {each.model for each in found.results}  # a prefix alone is no name
 
 
 @pytest.mark.parametrize(
