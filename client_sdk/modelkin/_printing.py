@@ -2,8 +2,8 @@
 
 A table is read off the fields of a dataclass: its rows are the field that holds dataclasses, and
 the other fields stand above it, but for notes, which stand below it and are never cut. Columns in
-which no row has a value are left out. Unprintable characters are escaped, since names come from
-strangers and might move the cursor.
+which no row has a value are left out. Reasons of failures stand last and whole, on more lines where
+they need them. Unprintable characters are escaped: names of strangers might move the cursor.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ MAX_ROWS: Final = 12
 _FACT_LINES: Final = 4
 _MAX_CELL: Final = 48
 _MAX_FACT: Final = 300
+_MAX_SENTENCE: Final = 1000
 _MIN_CELL: Final = 24
+_WORDY: Final = ("reason", "sentence")
+_LAST: Final = "reason"
+"""The column that is never cut nor left out: why something failed."""
 _NO_MATHS: Final = "tex2jax_ignore mathjax_ignore"
 """Classes whose text MathJax leaves alone: a $ in a name begins no formula, with links in it."""
 _FEW: Final = 3
@@ -153,12 +157,14 @@ def table_of_rows(
     """
     flat = [dict(_columns(row, first)) for row in rows]
     told = dict.fromkeys(name for row in flat for name, value in row.items() if _is_told(value))
-    names = dict.fromkeys([*(name for name in first if name in told), *told])
+    ordered = dict.fromkeys([*(name for name in first if name in told), *told])
+    names = sorted(ordered, key=lambda name: name == _LAST)
+    room = {name: _MAX_SENTENCE if name in _WORDY else _MAX_CELL for name in names}
     return Table(
         title,
         tuple((name, excerpt(value, _MAX_FACT)) for name, value in facts if _is_told(value)),
         tuple(names),
-        tuple(tuple(excerpt(row.get(name)) for name in names) for row in flat),
+        tuple(tuple(excerpt(row.get(name), room[name]) for name in names) for row in flat),
         tuple(all(_is_number(row.get(name)) for row in flat) for name in names),
         more if more is None else max(more, 0),
         tuple((name, note) for name, note in notes if _is_told(note)),
@@ -261,24 +267,35 @@ def _is_number(value: Any) -> bool:
 
 def _lines(table: Table, room: int) -> list[str]:
     lines = [_cut(one_line(table.title), room), *_fact_lines(table, room)]
-    columns, widths = _fit(table, room)
-    if columns:
+    widths = _fit(table, room)
+    if widths:
         for row in (table.columns, *table.rows):
-            shown = (_pad(row[at], widths[at], right=table.numbers[at]) for at in range(columns))
-            lines.append("  ".join(shown).rstrip())
+            lines += _row_lines(table, row, widths)
     if table.more != 0:
         lines.append(_more(table.more))
-    if columns < len(table.columns):
-        lines.append(_cut(f"not shown: {', '.join(table.columns[columns:])}", room))
+    hidden = [name for at, name in enumerate(table.columns) if at not in widths]
+    if hidden:
+        lines.append(_cut(f"not shown: {', '.join(hidden)}", room))
     for name, note in table.notes:
         lines += _wrap(one_line(f"{name}: {note}"), room)
     return lines
 
 
+def _row_lines(table: Table, row: Sequence[str], widths: Mapping[int, int]) -> Iterator[str]:
+    """Yield a row in one line, and the rest of a sentence at its end in more."""
+    last = max(widths)
+    more = _wrap(row[last], widths[last])[1:] if table.columns[last] == _LAST else []
+    first = row[last] if not more else _wrap(row[last], widths[last])[0]
+    cells = [_pad(row[at], widths[at], right=table.numbers[at]) for at in widths if at != last]
+    yield "  ".join([*cells, _pad(first, widths[last], right=table.numbers[last])]).rstrip()
+    margin = " " * sum(widths[at] + 2 for at in widths if at != last)
+    yield from (f"{margin}{part}" for part in more)
+
+
 def _wrap(text: str, room: int) -> list[str]:
     """The text on lines of ``room`` columns; of letters that may take two, half as many."""
-    letters = room if width_of(text) == len(text) else room // 2
-    return textwrap.wrap(text, letters, break_on_hyphens=False)
+    room = room if width_of(text) == len(text) else room // 2
+    return textwrap.wrap(text, room, break_on_hyphens=False)
 
 
 def _fact_lines(table: Table, room: int) -> list[str]:
@@ -297,22 +314,29 @@ def _fact_lines(table: Table, room: int) -> list[str]:
     return lines
 
 
-def _fit(table: Table, room: int) -> tuple[int, list[int]]:
-    """Return how many columns fit, and their widths: texts are cut before a column is dropped."""
-    widths = [
-        max(width_of(row[at]) for row in (table.columns, *table.rows))
+def _fit(table: Table, room: int) -> dict[int, int]:
+    """The widths of the columns that fit: texts are cut before a column is dropped."""
+    widths = {
+        at: max(width_of(row[at]) for row in (table.columns, *table.rows))
         for at in range(len(table.columns))
-    ]
-    while sum(widths) + 2 * (len(widths) - 1) > room:
-        widest = max(range(len(widths)), key=widths.__getitem__)
+    }
+    last = len(table.columns) - 1
+    wanted, is_wordy = widths.get(last, 0), table.columns[-1:] == (_LAST,)
+    if is_wordy:
+        widths[last] = min(wanted, max(room // 2, _MIN_CELL))
+    while sum(widths.values()) + 2 * (len(widths) - 1) > room:
+        widest = max(widths, key=widths.__getitem__)
         floor = max(_MIN_CELL, width_of(table.columns[widest]))
         if widths[widest] > floor and not table.numbers[widest]:
             widths[widest] -= 1
         elif len(widths) > 1:
-            widths.pop()
+            del widths[max(at for at in widths if table.columns[at] != _LAST)]
         else:
             break
-    return len(widths), widths
+    if is_wordy:
+        left = room - sum(widths[at] + 2 for at in widths if at != last)
+        widths[last] = max(min(wanted, left), _MIN_CELL)
+    return widths
 
 
 def _pad(text: str, width: int, *, right: bool) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from modelkin.errors import InvalidName
+from modelkin.errors import InvalidName, InvalidParameter
 
 __all__ = [
     "MAX_MODEL_BYTES",
@@ -21,6 +21,7 @@ __all__ = [
     "MAX_TAG_BYTES",
     "MAX_BASE_MODELS",
     "QUESTIONS",
+    "check_attributes",
     "check_base_models",
     "check_model_name",
     "check_space_name",
@@ -153,6 +154,21 @@ def check_tags(tags: Iterable[Any], *, field: str = "tags") -> tuple[str, ...]:
         if len(distinct) > MAX_TAGS:
             raise InvalidName(f"a model has at most {MAX_TAGS} tags", field=field)
     return tuple(sorted(distinct))
+
+
+def check_attributes(attributes: Any, *, field: str = "attributes") -> dict[str, Any]:
+    """The attributes of a model: values by name.
+
+    Raises:
+        InvalidParameter: no mapping was given, or a name is no text.
+    """
+    if not isinstance(attributes, Mapping) or not all(isinstance(name, str) for name in attributes):
+        raise InvalidParameter(
+            f'{field} is a dictionary of JSON values by name, such as {{"epochs": 3}}, not '
+            f"{_quote(attributes)}",
+            field=field,
+        )
+    return dict(attributes)
 
 
 def quote_model(name: Any) -> str:

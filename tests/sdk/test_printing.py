@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import modelkin.types
 from modelkin._printing import Printed, Table, excerpt, table_of
 from modelkin.core.layout import Layout
+from modelkin.types.checkpoints.pushed import PushedCheckpoint, PushedCheckpoints
 from modelkin.types.clusterings import Assignment, Vote
 from modelkin.types.kinship import (
     Donor,
@@ -305,3 +306,16 @@ def test_a_notebook_shows_texts_as_texts() -> None:
         assert shown.isprintable()
         assert "<img" not in shown
         assert "&lt;img" in shown
+
+
+def test_why_something_failed_is_told_whole() -> None:
+    """In the last column, on more lines where it needs them: the typo may be in its middle."""
+    why = "it has other tensors than the space: " + ", ".join(f"'layers.{n}.w'" for n in range(9))
+    failed = PushedCheckpoint("acme/a", "zoo", "failed", why, path="zoo/a.safetensors")
+    pushed = PushedCheckpoints.of([failed, PushedCheckpoint("acme/b", "zoo", "created")])
+    for width in (60, 100):
+        lines = table_of(pushed).text(width).splitlines()
+        begin = lines[1].index("reason")
+        assert all(len(line) <= width for line in lines)
+        assert why in " ".join(line[begin:].strip() for line in lines[2:])
+    assert why.replace("'", "&#x27;") in pushed._repr_html_()

@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_REMEDY: Final = "; push its checkpoint, or store one made of it (fingerprints.put)"
+"""A model may have a support alone."""
 _PER_STATEMENT: Final = 500  # below every backend's limit of bound parameters
 _LAST: Final = "\U0010ffff"
 """A character that sorts behind all of a name."""
@@ -87,7 +89,7 @@ def names_declaring(session: Reader, tenant_id: int, base: str, *, limit: int) -
 def missing_fingerprint(session: Reader, tenant_id: int, name: str) -> FingerprintNotFound:
     """The error for a name without a fingerprint; it says a near name that has one."""
     near = near_name(session, FingerprintRow.name, FingerprintRow.tenant_id == tenant_id, name)
-    return FingerprintNotFound(f"there is no fingerprint of model {name!r}{near}")
+    return FingerprintNotFound(f"there is no fingerprint of model {name!r}{near or _REMEDY}")
 
 
 def list_fingerprints(

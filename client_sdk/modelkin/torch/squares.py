@@ -45,6 +45,12 @@ class SquareSums:
         vectorize: bool,
     ) -> None:
         """Take the arguments of ``fisher_importance``, and raise the same errors."""
+        if not callable(loss_fn):
+            raise InvalidParameter(
+                f"loss_fn is called with an output and a target, such as torch.nn."
+                f"CrossEntropyLoss(), and {type(loss_fn).__name__} is not",
+                field="loss_fn",
+            )
         self.parameters = readable_parameters(model)
         trainable = trainable_of(self.parameters)
         self._chunk = chunk_size(trainable, max_memory)

@@ -129,6 +129,7 @@ def test_a_condition_holds_under_the_lock(app: AppHarness) -> None:
     assert 204 == gone.status_code
     missing = app.http.get("/v1/fingerprints/if")
     assert (404, "fingerprint_not_found") == (missing.status_code, missing.json()["code"])
+    assert "push its checkpoint" in missing.json()["detail"]
 
 
 @pytest.mark.parametrize(

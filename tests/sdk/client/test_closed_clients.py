@@ -86,8 +86,10 @@ def test_every_call_of_a_closed_client_is_refused(name: str, wire: Any) -> None:
 def test_a_closed_client_opens_no_block(wire: Any) -> None:
     """``with`` on a closed client is refused; closing twice is not."""
     client = wire.client(httpx.Response(200))
+    assert "closed" not in repr(client)
     client.close()
     client.close()
+    assert repr(client).endswith("Client of http://kin.test, closed>")
     with pytest.raises(ClientClosed), client:
         pytest.fail("the block must not run")
 

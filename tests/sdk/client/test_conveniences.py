@@ -185,3 +185,12 @@ def test_nothing_is_drawn_without_a_terminal(capsys: pytest.CaptureFixture[str])
     with following(True, "wards", print) as report:
         assert report is print
     assert "" == capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [[1], "epochs=3", {1: 2}])
+def test_attributes_are_values_by_name(client: modelkin.Client, space: str, wrong: Any) -> None:
+    """Others are refused before the support is stored."""
+    support = modelkin.Support.from_indices([1, 2], client.spaces.get(space).num_parameters)
+    with pytest.raises(modelkin.InvalidInput, match="attributes is a dictionary of JSON values"):
+        client.put_support(space, "wrong", support, attributes=wrong)
+    assert "wrong" not in [each.model for each in client.models.list(space)]

@@ -130,7 +130,8 @@ def test_what_can_be_no_folder_is_refused(tmp_path: Path) -> None:
     """A file, an argument of another type, and a URL beside a folder."""
     file = tmp_path / "file"
     file.touch()
-    for arguments in ({"path": file}, {"path": 7}, {"url": "http://a.test", "path": tmp_path}):
+    below, url = {"path": file / "below"}, {"url": "http://a.test", "path": tmp_path}
+    for arguments in ({"path": file}, {"path": 7}, below, url):
         with pytest.raises(modelkin.InvalidInput):
             modelkin.Client(**arguments)
 
@@ -169,5 +170,16 @@ def test_a_failing_start_says_why(tmp_path: Path) -> None:
     (tmp_path / "modelkin.db").write_text("this was never a database" * 100)
     client = modelkin.Client(path=tmp_path)
     with pytest.raises(modelkin.ConnectionFailed, match="cannot start"):
+        list(client.spaces.list())
+    client.close()
+
+
+def test_a_service_that_ends_by_itself_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its log is gone with its temporary folder, so its last lines are in the error."""
+    ended = "import shutil, sys; shutil.rmtree(sys.argv[1]); sys.exit('no module of it: nowhere')"
+    command = lambda _, *arguments: [sys.executable, "-c", ended, *arguments]  # noqa: E731
+    monkeypatch.setattr("modelkin.client._transport.embedded.server_command", command)
+    client = modelkin.Client(":memory:")
+    with pytest.raises(modelkin.ConnectionFailed, match="by itself: no module of it: nowhere"):
         list(client.spaces.list())
     client.close()

@@ -265,3 +265,9 @@ def test_a_layer_that_is_given_its_samples_second_is_read() -> None:
     model = Transposing(nn.LSTM, whole=False).eval()
     loader = [(torch.randn(6, 5, 3), torch.zeros(6, dtype=torch.long))]
     assert fisher_importance(model, nn.CrossEntropyLoss(), loader, vectorize=False).any()
+
+
+def test_a_loss_that_cannot_be_called_is_refused() -> None:
+    """Before anything is computed."""
+    with pytest.raises(InvalidParameter, match="loss_fn is called with an output and a target"):
+        fisher_importance(nn.Linear(3, 2), None, [])  # type: ignore[arg-type]

@@ -189,4 +189,5 @@ class AsyncClient(AsyncCheckpoints, AsyncQueries, AsyncAnatomies):
         await self.close()
 
     def __repr__(self) -> str:
-        return f"<AsyncClient of {self.url}>"
+        state = ", closed" if self._connection.is_closed else ""
+        return f"<AsyncClient of {self.url}{state}>"

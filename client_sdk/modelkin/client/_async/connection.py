@@ -123,6 +123,11 @@ class AsyncConnection:
         if self._service is not None:
             await async_offload(self._service.wait)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
     def require_open(self) -> None:
         """Raises :class:`ClientClosed` after :meth:`close`."""
         if self._closed:

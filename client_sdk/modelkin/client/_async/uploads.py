@@ -157,6 +157,7 @@ class AsyncUploads:
             ApiError: ``space_not_found`` or ``space_mismatch``; ``precondition_failed`` for another
                 version, or with ``create_only`` for any.
         """
+        attributes = accounts.with_account(attributes, privacy)
         condition = Condition(if_match, create_only)
         flow = in_order(
             self._layouts,
@@ -174,7 +175,6 @@ class AsyncUploads:
             stored = await run_flow(
                 flow, lambda call: self._connection.run(call, report), heavy=True
             )
-        attributes = accounts.with_account(attributes, privacy)
         stored = await self._with_metadata(space, stored, attributes, source, base_model)
         call = accounts.record(space, stored, privacy)
         if call is None:

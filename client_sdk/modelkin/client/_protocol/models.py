@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from modelkin._validation import (
+    check_attributes,
     check_base_models,
     check_model_name,
     check_space_name,
@@ -147,9 +148,9 @@ def update(
     if tags is not None:
         changes["tags"] = check_tags(tags)
     if attributes is not None:
-        changes["attributes"] = dict(attributes)
+        changes["attributes"] = check_attributes(attributes)
     if merge_attributes is not None:
-        changes["merge_attributes"] = dict(merge_attributes)
+        changes["merge_attributes"] = check_attributes(merge_attributes, field="merge_attributes")
     if not isinstance(source, Unchanged):
         changes["source"] = source
     if not isinstance(base_model, Unchanged):

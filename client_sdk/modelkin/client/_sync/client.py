@@ -187,4 +187,5 @@ class Client(Checkpoints, Queries, Anatomies):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Client of {self.url}>"
+        state = ", closed" if self._connection.is_closed else ""
+        return f"<Client of {self.url}{state}>"

@@ -158,6 +158,7 @@ class Uploads:
             ApiError: ``space_not_found`` or ``space_mismatch``; ``precondition_failed`` for another
                 version, or with ``create_only`` for any.
         """
+        attributes = accounts.with_account(attributes, privacy)
         condition = Condition(if_match, create_only)
         flow = in_order(
             self._layouts,
@@ -173,7 +174,6 @@ class Uploads:
         )
         with reporting(progress, model) as report:
             stored = run_flow(flow, lambda call: self._connection.run(call, report), heavy=True)
-        attributes = accounts.with_account(attributes, privacy)
         stored = self._with_metadata(space, stored, attributes, source, base_model)
         call = accounts.record(space, stored, privacy)
         if call is None:

@@ -23,6 +23,7 @@ from typing import IO, Any, ClassVar, Final
 
 from modelkin._processes import PerProcess
 from modelkin._server_folder import server_command, server_environment, server_folder
+from modelkin._terminal_text import one_line
 from modelkin.errors import ConnectionFailed, InvalidParameter
 
 __all__ = ["MEMORY", "EmbeddedService", "embedded_service"]
@@ -33,6 +34,8 @@ MEMORY: Final = ":memory:"
 _START_TIMEOUT_S: Final = 300.0
 _STOP_TIMEOUT_S: Final = 30.0
 _LOG: Final = "service.log"
+_QUOTED: Final = 3
+"""The last lines of the log that an error quotes."""
 _REFUSED: Final = 2
 """The exit code of a service that refused its settings."""
 
@@ -120,6 +123,7 @@ class EmbeddedService:
             if self._shared.get(key) is self:
                 del self._shared[key]
         _stop(self._process)
+        self._log.close()
         if self._temporary:  # a killed service has not deleted it
             shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -132,6 +136,8 @@ class EmbeddedService:
         if self._temporary:
             arguments.append("--temporary")
         with (self.folder / _LOG).open("wb") as log:
+            # Open, so that it can be read where the service has deleted a temporary folder.
+            self._log = (self.folder / _LOG).open("rb")
             process = subprocess.Popen(  # noqa: S603
                 server_command("app.server.embedded", *arguments),
                 env=environment,
@@ -158,8 +164,15 @@ class EmbeddedService:
             return
         if self._process.wait() == _REFUSED and self._said:
             raise InvalidParameter(self._said, field="settings")
-        lines = self._said or f"it ended by itself: see {self.folder / _LOG}"
+        lines = self._said or f"it ended by itself{self._end_of_log()}"
         raise ConnectionFailed(f"the embedded service cannot start: {lines}")
+
+    def _end_of_log(self) -> str:
+        """The last lines of the log; a temporary folder is deleted with the service."""
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        said = "; ".join(one_line(line.strip()) for line in lines[-_QUOTED:])
+        where = "" if self._temporary else f", see {self.folder / _LOG}"
+        return f"{where}: {said}" if said else where
 
 
 def embedded_service(url: Any, path: Any, settings: Any = None) -> EmbeddedService | None:
@@ -194,6 +207,12 @@ def embedded_service(url: Any, path: Any, settings: Any = None) -> EmbeddedServi
         raise InvalidParameter(f"path is not a folder: {error}", field="path") from None
     if folder.exists() and not folder.is_dir():
         raise InvalidParameter(f"path is a folder of data, and {folder} is a file", field="path")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidParameter(
+            f"path is a folder of data, and {folder} cannot be made: {error.strerror}", field="path"
+        ) from None
     return EmbeddedService.of(folder, values)
 
 

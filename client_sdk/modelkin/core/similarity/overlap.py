@@ -19,7 +19,7 @@ from modelkin.core.kernels.choice import kernels
 from modelkin.core.layout import Layout, TensorSpec
 from modelkin.core.similarity.chance import kappa
 from modelkin.core.support import Support
-from modelkin.errors import SpaceMismatch
+from modelkin.errors import InvalidParameter, SpaceMismatch
 
 __all__ = [
     "TensorOverlap",
@@ -66,6 +66,12 @@ def check_comparable(a: Support, b: Support) -> None:
         SpaceMismatch: they are of different numbers of parameters, or their origins state
             different kinds of importance or different layouts.
     """
+    for given in (a, b):
+        if not isinstance(given, Support):
+            raise InvalidParameter(
+                f"two supports are compared, not {type(given).__name__}: make one of an importance "
+                f"with select_support, or of indices with Support.from_indices"
+            )
     check_same_space(a.num_parameters, b.num_parameters)
     check_same_origin(a.origin, b.origin)
 

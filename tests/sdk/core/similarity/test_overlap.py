@@ -6,6 +6,7 @@ import itertools
 import mmap
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -239,3 +240,12 @@ def test_differences_from_two_bases_do_not_compare() -> None:
     )
     with pytest.raises(SpaceMismatch, match=r"delta against sha256:a+ and by delta.*sha256:b+"):
         overlap.similarity(first, second)
+
+
+@pytest.mark.parametrize("other", [np.arange(3), None, "a.mksp"])
+def test_what_is_no_support_is_refused(other: Any) -> None:
+    """On either side, with what makes one."""
+    own = Support.from_indices([1, 2], 9)
+    for pair in ((own, other), (other, own)):
+        with pytest.raises(InvalidParameter, match="make one of an importance"):
+            overlap.similarity(*pair)

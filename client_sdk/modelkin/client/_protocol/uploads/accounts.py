@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from modelkin._validation import check_attributes
 from modelkin.client._protocol import models
 from modelkin.client._protocol.calls.call import Call
 from modelkin.client._protocol.calls.flows import Flow
@@ -71,9 +72,10 @@ def with_account(
     attributes: Mapping[str, Any] | None, account: PrivacyAccount | None
 ) -> Mapping[str, Any] | None:
     """Attributes that replace those of a model, with the account if both are given."""
-    if attributes is None or account is None:
-        return attributes
-    return {**attributes, ATTRIBUTE: account.to_attribute()}
+    if attributes is None:
+        return None
+    checked = check_attributes(attributes)
+    return checked if account is None else {**checked, ATTRIBUTE: account.to_attribute()}
 
 
 def record(space: str, stored: ModelInfo, account: PrivacyAccount | None) -> Call[ModelInfo] | None:

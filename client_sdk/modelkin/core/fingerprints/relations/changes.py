@@ -113,7 +113,10 @@ def _tensors(found: Differences) -> str:
     count = len(found.comparison.sources)
     tensors = counted(compared, "tensor")
     which = f"all {tensors}" if count == compared else f"{count:,} of {tensors}"
-    return f"{which} {'at their place' if found.is_in_place else 'found'} in {found.model}"
+    if count == compared == 1:
+        which = f"the only {tensors.removeprefix('1 ')}"
+    where = f"at {'its' if compared == 1 else 'their'} place"
+    return f"{which} {where if found.is_in_place else 'found'} in {found.model}"
 
 
 def _where(found: Differences) -> str | None:

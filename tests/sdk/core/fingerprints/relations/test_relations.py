@@ -95,7 +95,7 @@ def test_a_sample_says_nothing_wrong(how: str, scale: int) -> None:
         right |= without_counts(
             text.format("1 tensor " + place)
             for text in (CHANGED, OTHERS)
-            for place in ("at their place", "found")
+            for place in ("at their place", "at its place", "found")
         )
     left = {sentence for sentence in without_counts(found) - right if not is_part(sentence, right)}
     if any("base" in sentence for sentence in SAID[how][1]):
