@@ -23,10 +23,22 @@ _SHOWN: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model, and its last anatomy; None before the first."""
+    """A model of the list.
+
+    Attributes:
+        summary: its last anatomy; None before the first.
+        made_from: how many models are made from it directly, as families count them.
+    """
 
     record: FingerprintRecord
     summary: Summary | None
+    made_from: int
+
+    @property
+    def is_root(self) -> bool:
+        """Whether it is made from none, and others are made from it."""
+        no_base = self.summary is None or self.summary.base is None
+        return self.made_from > 0 and no_base and not self.record.facts.base_models
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +95,19 @@ class AnatomyOverviews:
         )
         records = self._fingerprints.by_ids(session, tenant, page.items)
         summaries = anatomies.find_summaries(session, tenant.id, page.items)
-        found = (Model(records[id_], summaries.get(id_)) for id_ in page.items if id_ in records)
+        made_from = listings.count_made_from(session, tenant.id, page.items)
+        found = (
+            Model(records[id_], summaries.get(id_), made_from[id_])
+            for id_ in page.items
+            if id_ in records
+        )
         return Page(tuple(found), page.next_cursor)
+
+    def model(self, session: Reader, tenant: Tenant, record: FingerprintRecord) -> Model:
+        """One of these models."""
+        summary = anatomies.find_summaries(session, tenant.id, [record.id]).get(record.id)
+        made_from = listings.count_made_from(session, tenant.id, [record.id])
+        return Model(record, summary, made_from[record.id])
 
     def copies(
         self, session: Reader, tenant: Tenant, *, limit: int, offset: int = 0

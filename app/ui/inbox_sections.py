@@ -84,10 +84,11 @@ UNDECLARED: Final[tuple[LineageVerdict, ...]] = ("undeclared",)
 
 
 def _finding(each: InboxFinding) -> Entry:
-    said = f"declares {each.base}" if each.base else ""
-    return Entry(
-        each.model, model_path(each.space, each.model), each.summary or said, each.found_at
-    )
+    if each.likely_base is None:
+        said = each.summary
+    else:
+        said = f"declares {each.base}, and is near {each.likely_base}"
+    return Entry(each.model, model_path(each.space, each.model), said, each.found_at)
 
 
 def _undeclared(each: InboxFinding) -> Entry:

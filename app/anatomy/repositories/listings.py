@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import cast
 
 from sqlalchemy import func, select
@@ -15,7 +16,7 @@ from modelkin.core.fingerprints.anatomy import AnatomyVerdict
 from modelkin.core.fingerprints.sources import Verdict
 from modelkin.types.paging import Page
 
-__all__ = ["copy_groups", "count_kin", "list_models"]
+__all__ = ["copy_groups", "count_kin", "count_made_from", "list_models"]
 
 
 def list_models(
@@ -56,6 +57,16 @@ def count_kin(session: Reader, tenant_id: int, fingerprint_id: int) -> dict[Verd
     own = KinRow.of(tenant_id), KinRow.fingerprint_id == fingerprint_id
     query = select(KinRow.verdict, func.count()).where(*own).group_by(KinRow.verdict)
     return {cast(Verdict, verdict): count for verdict, count in session.execute(query)}
+
+
+def count_made_from(session: Reader, tenant_id: int, ids: Collection[int]) -> dict[int, int]:
+    """How many models are made from each of these fingerprints directly; none is left out."""
+    row = AnatomyRow
+    query = select(row.base_id, func.count()).where(
+        row.tenant_id == tenant_id, row.base_id.in_(ids), row.base_id.is_not(None)
+    )
+    found = dict[int | None, int](session.execute(query.group_by(row.base_id)).tuples().all())
+    return {each: found.get(each, 0) for each in ids}
 
 
 def copy_groups(

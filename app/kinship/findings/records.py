@@ -126,13 +126,15 @@ class InboxFinding:
 
     Attributes:
         base: the base that it is about.
-        similarity: S to that.
+        likely_base: the model that may be the base instead; None for none.
+        similarity: S to the base that it is about.
         found_at: since when it is known.
     """
 
     space: str
     model: str
     base: str | None
+    likely_base: str | None
     similarity: float | None
     summary: str
     found_at: datetime

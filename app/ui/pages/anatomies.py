@@ -162,6 +162,7 @@ def anatomy(
     fingerprints: Service[FingerprintService],
     anatomies: Service[AnatomyService],
     families: Service[FamilyService],
+    overviews: Service[AnatomyOverviews],
     request: Request,
     name: ModelName,
 ) -> HTMLResponse:
@@ -170,11 +171,13 @@ def anatomy(
         record = fingerprints.get(session, context.tenant, name)
         kin = families.kin(session, context.tenant, record, limit=_MOST_KIN)
         all_kin = sum(families.count_kin(session, context.tenant, record).values())
+        model = overviews.model(session, context.tenant, record)
         found = anatomies.anatomy(session, context.tenant, record, deadline=context.deadline)
     return render(
         request,
         "anatomy.html",
         record=record,
+        model=model,
         found=found,
         anatomy=found.anatomy,
         picture=anatomy_picture(found.anatomy, name),

@@ -192,6 +192,11 @@ def test_kin_without_a_date_stand_beside_the_tree(family: httpx.Client) -> None:
             assert "; declares mute/made-not" in beside
         card = page(family, "/").partition(">mute/base</a></h3>")[2]
         assert "2 models</p>" in card.partition("</article>")[0]
+        root = "oot of a family: 1 model is made from it"
+        [said] = rows(page(family, "/anatomies?q=mute/base"), "anatomies")
+        assert root in said
+        assert root in page(family, "/anatomies/mute/base")
+        assert root not in page(family, "/anatomies/mute/made")
         assert "undeclared-title" not in page(family, "/family?of=acme/base")
     finally:
         for model in ("base", "made", "silent", "wrong", "made-not"):

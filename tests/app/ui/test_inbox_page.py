@@ -158,6 +158,7 @@ def test_what_is_acknowledged_is_not_shown(app: AppHarness) -> None:
     for _ in range(3):
         app.worker.make_due()
         app.worker.tick()
+    assert "declares samples/stranger, and is near samples/base" in app.http.get("/").text
     path, model = "/v1/spaces/samples/lineage/acknowledgement", "samples/claims-stranger"
     assert 200 == app.http.put(path, params={"model": model}, json={}).status_code
     shown = app.http.get("/").text

@@ -130,6 +130,7 @@ def newest_open(
             space=each.space,
             model=each.name,
             base=each.base,
+            likely_base=each.finding["likely_base"],
             similarity=each.finding["similarity"],
             summary=each.finding["summary"],
             found_at=each.found_at,
