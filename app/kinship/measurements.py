@@ -95,7 +95,8 @@ class Measurements:
         """The nearest rival that stands out from a background, or a base of it that is as near.
 
         Fine-tunes of one base are about as near to each other as to the base. A rival that is equal
-        is no fine-tune, so only an equal base of it stands in for that.
+        is no fine-tune, so only an equal base of it stands in for that. Of two copies it is the one
+        that others declare.
 
         Args:
             background: the background of unrelated models.
@@ -103,7 +104,8 @@ class Measurements:
         """
         out = {item.model: item.similarity for item in self.all_standing_out(background)}
         equal = {item.model for item in self.rivals if _is_equal(item)}
-        likely = max(out, key=lambda name: (name in equal, out[name]), default=None)
+        named = {base for each in bases.values() for base in each}
+        likely = max(out, key=lambda name: (name in equal, out[name], name in named), default=None)
         seen: set[str] = set()
         while likely is not None and likely not in seen:
             seen.add(likely)
