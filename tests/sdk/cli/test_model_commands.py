@@ -16,7 +16,9 @@ import numpy as np
 import pytest
 
 import modelkin
+from modelkin.cli.service.spaces import short_importance
 from modelkin.client._sync.resources.models import Models
+from modelkin.core.importance import Importance
 from modelkin.core.support_files import origin_path
 from tests.sdk.cli.conftest import Run
 from tests.support.http_space import random_support, related
@@ -285,3 +287,19 @@ def test_subscriptions_are_made_and_removed(
     assert "has no delivery none: `modelkin subscriptions deliveries" in done.stderr
     assert f"{made['id']}: removed\n" == ask_here("subscriptions", "remove", made["id"])
     assert "no subscriptions\n" == ask_here("subscriptions", "--space", space)
+
+
+@pytest.mark.parametrize(
+    ("importance", "shown"),
+    [
+        (Importance("unstated"), None),
+        (Importance("weight"), "weight"),
+        (Importance("delta"), "delta"),
+        (Importance("delta", f"org/base@sha256:{'ab' * 32}"), "delta against org/base"),
+        (Importance("delta", f"sha256:{'ab' * 32}"), f"delta against sha256:{'ab' * 6}"),
+        (Importance("delta", f"{'n' * 99}@sha256:{'ab' * 32}"), f"delta against {'n' * 37}..."),
+    ],
+)
+def test_an_importance_is_short_in_a_table(importance: Importance, shown: str | None) -> None:
+    """The digest of a base is for programs, and for a base without a name."""
+    assert shown == short_importance(importance)

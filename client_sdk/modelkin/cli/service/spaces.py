@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import Final
 
 from modelkin.cli.confirmation import confirm
 from modelkin.cli.options import add_confirmation, add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, names, pairs, quantity, table
 from modelkin.cli.texts import count_text, text_or_dash, time_text
 from modelkin.client import Client
+from modelkin.core.importance import Importance
 from modelkin.types.spaces import SpaceInfo
 
 __all__ = [
@@ -18,9 +20,14 @@ __all__ = [
     "list_all_options",
     "remove",
     "remove_options",
+    "short_importance",
     "show",
     "show_options",
 ]
+
+_DIGITS: Final = 12
+_MAX_BASE: Final = 40
+"""Characters of a base in a table."""
 
 
 def list_all_options(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +104,7 @@ def list_all(arguments: argparse.Namespace) -> Answer:
             space.kind,
             count_text(space.num_parameters),
             count_text(space.models),
-            text_or_dash(_importance(space)),
+            text_or_dash(short_importance(space.importance)),
             "yes" if space.layout_digest else "no",
             time_text(space.created_at),
         )
@@ -181,6 +188,17 @@ def _fields(space: SpaceInfo) -> dict[str, object]:
         ]
     fields["importance"] = _importance(space)
     return fields
+
+
+def short_importance(importance: Importance) -> str | None:
+    """A kind of importance in a table: its base by name, or by some digits of a digest."""
+    if importance.base is None:
+        return importance.kind if importance.is_stated else None
+    name, _, digest = importance.base.rpartition("@")
+    algorithm, _, digits = digest.partition(":")
+    base = name or f"{algorithm}:{digits[:_DIGITS]}"
+    cut = base if len(base) <= _MAX_BASE else f"{base[: _MAX_BASE - 3]}..."
+    return f"{importance.kind} against {cut}"
 
 
 def _importance(space: SpaceInfo) -> str | None:
