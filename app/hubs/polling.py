@@ -55,6 +55,7 @@ class ListingDiff:
             each.
         unnamable: the number of models whose names are invalid here.
         unnamable_models: the first of them, each with the reason.
+        absent_owners: the first owners in the source's filters of whom the listing has no model.
     """
 
     models: int = 0
@@ -67,6 +68,7 @@ class ListingDiff:
     unlisted: list[str] = field(default_factory=list)
     unnamable: int = 0
     unnamable_models: dict[str, str] = field(default_factory=dict)
+    absent_owners: list[str] = field(default_factory=list)
 
     def to_sync(self) -> Iterator[tuple[str, str | None]]:
         """The models to synchronize, with their listed revisions."""
@@ -75,10 +77,11 @@ class ListingDiff:
         yield from ((name, None) for name in self.gone)
 
     def to_json(self) -> dict[str, Any]:
-        """The counts, and the first names that cannot be kept, for people."""
+        """The counts, and for people the first names that cannot be kept or found."""
         counts = {name: len(getattr(self, name)) for name in ("new", "changed", "gone")}
         named = {"unnamable_models": self.unnamable_models} if self.unnamable else {}
-        return {"models": self.models, **counts, "unnamable": self.unnamable, **named}
+        absent = {"absent_owners": self.absent_owners} if self.absent_owners else {}
+        return {"models": self.models, **counts, "unnamable": self.unnamable, **named, **absent}
 
 
 class HubPoller:
@@ -208,7 +211,9 @@ def compare(
     """
     found = ListingDiff()
     listed: set[str] = set()
+    absent = set(source.filters.named_owners or ())
     for line in listing:
+        absent.discard(line.name.partition("/")[0])
         if line.name in listed:
             continue
         before = seen.get(line.name)
@@ -221,6 +226,7 @@ def compare(
             listed.add(line.name)
             _note(found, line, before, decision)
     found.models = len(listed)
+    found.absent_owners = sorted(absent)[:_MAX_NAMED]
     missing = [
         model for name, model in seen.items() if name not in listed and model.revision is not None
     ]

@@ -250,7 +250,8 @@ class SourceOut(BaseModel):
     )
     last_error: SourceErrorOut | None = Field(description="the last failed poll or ingestion")
     last_poll: dict[str, Any] | None = Field(
-        description="counts of what the last poll found; null before the first"
+        description="counts of what the last poll found, with `absent_owners` where the hub listed "
+        "no model of some owners in the filters; null before the first"
     )
     last_poll_at: datetime | None = Field(
         description="when the last poll ended; null before the first"

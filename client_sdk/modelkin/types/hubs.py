@@ -39,7 +39,8 @@ class Source(Printed):
         last_delivery_at: when the last valid event came.
         last_refusal: ``{"at", "detail"}`` of the last event with an invalid signature.
         last_error: ``{"at", "code", "detail"}`` of the last poll or sync that failed.
-        last_poll: counts of the last poll: ``models``, ``new``, ``changed``, ``gone``.
+        last_poll: counts of the last poll: ``models``, ``new``, ``changed``, ``gone``; and in
+            ``absent_owners`` those of the filters of whom the hub listed no model.
     """
 
     _listed: ClassVar[tuple[str, ...]] = (

@@ -35,3 +35,26 @@ def test_pickles_are_counted_and_no_failure(hub: Hub, tmp_path: Path) -> None:
         inbox = app.http.get("/").text
         assert "Failed jobs" in inbox
         assert "Sources in error" in inbox
+
+
+def test_an_owner_without_models_is_named(hub: Hub, tmp_path: Path) -> None:
+    """A misspelt owner is no error, and looks like one who has published nothing yet."""
+    hub.push("org/a", {"model.safetensors": safetensors(random_tensors(1))})
+    with open_hub_app(tmp_path) as app:
+        filters = {"owners": ["org", "orgg", "<b>"]}
+        source = app.hubs.create(url=hub.url, poll_seconds=3600, filters=filters)
+        app.worker.run_all()
+        shown = app.http.get(f"/v1/sources/{source['id']}").json()
+        assert (1, ["<b>", "orgg"]) == (
+            shown["last_poll"]["models"],
+            shown["last_poll"]["absent_owners"],
+        )
+        assert shown["last_error"] is None
+        page = words(app.http.get(f"/sources/{source['id']}").text)
+        assert "not found orgg the hub listed no model of this owner" in page
+        assert "followed no model of &lt;b&gt;, orgg" in words(app.http.get("/sources").text)
+        hub.push("orgg/a", {"model.safetensors": safetensors(random_tensors(2))})
+        app.http.post(f"/v1/sources/{source['id']}/poll").raise_for_status()
+        app.worker.run_all()
+        found = app.http.get(f"/v1/sources/{source['id']}").json()["last_poll"]
+        assert ["<b>"] == found["absent_owners"]

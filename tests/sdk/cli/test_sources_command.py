@@ -143,3 +143,17 @@ def test_the_status_is_that_of_the_last_attempt(fields: dict[str, Any], status: 
 def test_fingerprints_are_counted_in_words(counts: dict[str, int], shown: str) -> None:
     """Those that are to come, and those that never will, are said where there are some."""
     assert shown == sources.fingerprints_of(source(fingerprints=True, fingerprint_counts=counts))
+
+
+@pytest.mark.parametrize(
+    ("poll", "notes"),
+    [
+        (None, []),
+        ({"models": 0}, []),
+        ({"absent_owners": ["acmee", "b"]}, ["i: the hub listed no model of acmee, b"]),
+        ({"absent_owners": 3}, []),
+    ],
+)
+def test_owners_without_models_are_named(poll: dict[str, Any] | None, notes: list[str]) -> None:
+    """They may be misspelt, which is no error of the hub's."""
+    assert notes == sources.absence_notes(source(last_poll=poll))

@@ -21,6 +21,7 @@ from modelkin.types.paging import UNCHANGED, Unchanged
 from modelkin.types.vocabulary import KnownHubKind
 
 __all__ = [
+    "absence_notes",
     "add",
     "add_options",
     "events",
@@ -125,7 +126,8 @@ def list_all(arguments: argparse.Namespace) -> Answer:
         found = [s for s in client.sources.list() if arguments.space in {None, s.space}]
     columns = ("SOURCE", "KIND", "SPACE", "HUB", "MODELS", "FINGERPRINTS", "LAST POLL", "STATUS")
     text = table(columns, map(_row, found)) if found else "no sources"
-    return Answer(text, {"items": [fields_of(source) for source in found]})
+    notes = tuple(note for source in found for note in absence_notes(source))
+    return Answer(text, {"items": [fields_of(source) for source in found]}, notes)
 
 
 def add(arguments: argparse.Namespace) -> Answer:
@@ -212,6 +214,14 @@ def fingerprints_of(source: Source) -> str:
     more = f", {waiting:,} to read" if waiting else ""
     more += f", {unread:,} not readable" if unread else ""
     return f"{counts.get('read', 0):,}{more}"
+
+
+def absence_notes(source: Source) -> list[str]:
+    """A note for owners of whom the hub listed no model, who may be misspelt; none without any."""
+    owners = (source.last_poll or {}).get("absent_owners")
+    if not isinstance(owners, list) or not owners:
+        return []
+    return [f"{source.id}: the hub listed no model of {', '.join(map(str, owners))}"]
 
 
 def status_of(source: Source) -> str:
