@@ -78,7 +78,8 @@ def test_figures_of_an_installation_are_those_that_were_measured() -> None:
     size = re.search(r"megabytes of that environment \| (\d+) MB", measured)
     rows = re.findall(r"^\| (?:python|pip|five lines)\b.*$", measured, re.MULTILINE)[:3]
     busy = [float(row.split(" | ")[2].removesuffix(" s")) for row in rows]
-    said = re.search(r"takes (\d+) MB, and (\d+) s of one core", README.read_text())
+    said = re.search(r"takes some (\d+) MB, and (\d+) s of one core", README.read_text())
     assert size is not None
     assert said is not None
-    assert (size[1], f"{sum(busy):.0f}") == said.groups()
+    tens = -(-int(size[1]) // 10)  # packages grow from one month to the next
+    assert (f"{tens * 10}", f"{sum(busy):.0f}") == said.groups()
