@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,9 @@ from demo.data import DECIMALS, jensen_shannon
 from studies.federations import Floats
 
 __all__ = ["Oracle", "Paired", "interval", "mean_of", "others", "paired", "ranking"]
+
+_FEW: Final = 3
+"""Seeds of which an interval says little."""
 
 Order = npt.NDArray[np.intp]
 
@@ -140,6 +144,15 @@ def interval(values: npt.ArrayLike) -> tuple[float, float]:
 
 
 def mean_of(values: npt.ArrayLike) -> str:
-    """``.81 ± .02``: the mean and its 95% interval."""
-    mean, margin = interval(values)
-    return f"{mean:.3f}" if not np.isfinite(margin) else f"{mean:.3f} ± {margin:.3f}"
+    """``.81 ± .02``: the mean and its 95% interval; of few values the least and the greatest.
+
+    Student's interval of two or three is several times as wide as they lie apart, and leaves the
+    range of most measures.
+    """
+    found = np.asarray(values, np.float64)
+    mean, margin = interval(found)
+    if not np.isfinite(margin):
+        return f"{mean:.3f}"
+    if found.size <= _FEW and margin > 0:
+        return f"{mean:.3f} ({found.min():.3f} to {found.max():.3f})"
+    return f"{mean:.3f} ± {margin:.3f}"

@@ -62,7 +62,7 @@ _PURPOSE: Final = (
 )
 _DECIDING: Final = """\
 Each line of both lists has a figure that decides, the table that it stands in, and the command that
-measures it.
+measures it, in a clone where `make .venv/.dev` has installed what it needs.
 """
 _SOURCE: Final = """\
 The tables are to look figures up in. Every figure comes from a command of the repository, and its
@@ -71,7 +71,8 @@ clusters and donors came back over HTTP.
 """
 _LINE_OF_TABLES: Final = """\
 Tables to look figures up in: [the summary](../evidence.md) says what their words mean, and which
-figures decide.
+figures decide. A ± is half of a 95% interval over seeds; of three seeds or fewer, which say little,
+the least and the greatest stand in parentheses.
 """
 
 _Study = tuple[str, str, str, paragraphs.Section]

@@ -60,6 +60,9 @@ def test_a_paired_difference_has_student_s_interval() -> None:
     assert (found.ahead, found.seeds) == (3, 4)
     assert math.isinf(interval([1.0])[1])
     assert mean_of([1.0]) == "1.000"
+    assert mean_of([0.1, -0.2, 0.7]) == "0.200 (-0.200 to 0.700)"  # an interval of 1.13
+    assert mean_of([0.5, 0.5]) == "0.500 ± 0.000"
+    assert mean_of([0.1, 0.2, 0.3, 0.4]) == "0.250 ± 0.205"
 
 
 def test_a_target_is_met_by_the_whole_interval() -> None:
