@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from app.infra.fd_limits import raise_limit
 from app.infra.garbage import without_collection
+from app.infra.misfits import REMEDY, misfit
 from app.infra.private_files import keep_private
 from app.operations.cli import find_command
 
@@ -32,5 +33,16 @@ def main(register: Callable[[Container], None] | None = None) -> int:
     return command(sys.argv[2:])
 
 
+def _begin() -> int:
+    """The same; a package that does not fit is told in one line."""
+    try:
+        return main()
+    except ImportError as error:
+        if (said := misfit(error)) is None:
+            raise
+        sys.stderr.write(f"modelkin: {said}: {REMEDY}\n")
+        return 1
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_begin())

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from pydantic import ValidationError
 from sqlalchemy.engine import make_url
 
 from app.infra.extras import absent_extras
+from app.infra.misfits import REMEDY, misfit
 from app.infra.programs import workers_command
 from app.operations.cli.arguments import CommandParser
 from app.operations.cli.output import Output
@@ -58,6 +60,7 @@ def _check(_: argparse.Namespace, output: Output) -> int:
 
 
 def _checks() -> Iterator[Check]:
+    yield from _packages()
     try:
         settings = Settings()
     except ValidationError as error:
@@ -78,6 +81,13 @@ def _checks() -> Iterator[Check]:
         yield Check("worker", "ok", f"{why}; `{workers_command()}` does")
     for absent in absent_extras():  # nothing is wrong: who installs less has chosen it
         yield Check(absent.extra, "ok", f"not installed: {absent.effect}; {absent.command}")
+
+
+def _packages() -> Iterator[Check]:
+    try:
+        import_module("app.main")  # only the service itself needs it
+    except ImportError as error:
+        yield Check("packages", "fail", misfit(error) or str(error), REMEDY)
 
 
 def _data(settings: Settings) -> Check:
