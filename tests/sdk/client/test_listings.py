@@ -99,11 +99,13 @@ def test_a_listing_that_cannot_be_read_prints_why(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("COLUMNS", "100")
 
     def refused() -> Iterator[DeliveryAttempt]:
-        raise ConnectionFailed("no service answers at http://kin.test")
+        raise ConnectionFailed(why)
         yield
 
+    why = "no service answers at http://kin.test, " * 4 + "so start one, or set MODELKIN_URL"
     listing = Listing(refused, DeliveryAttempt)
-    assert "could not be read: no service answers" in repr(listing)
+    assert "could not be read\nerror: no service answers" in repr(listing)
+    assert why in repr(listing).replace("\n", " ")  # whole: the typo may be in its middle
 
 
 async def _source() -> AsyncIterator[DeliveryAttempt]:

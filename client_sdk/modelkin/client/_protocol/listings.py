@@ -81,8 +81,12 @@ class Listed(Printed, Generic[T]):
         if self._reader is None:
             self._reader = self._source()
         missing = None if count is None else max(count - len(self._cache), 0)
-        for row in islice(self._reader, missing):
-            self._cache.append(row)
+        try:
+            for row in islice(self._reader, missing):
+                self._cache.append(row)
+        except Exception:  # it has ended: the next one asks again, and does not find no rows
+            self._reader, self._cache = None, []
+            raise
         self._is_whole = self._is_whole or count is None or len(self._cache) < count
         return self._cache
 
@@ -91,7 +95,7 @@ class Listed(Printed, Generic[T]):
         try:
             rows = self._first_rows(MAX_ROWS + 1)
         except ModelkinError as error:
-            return Table(f"{title}, which could not be read: {error}")
+            return Table(f"{title}, which could not be read", notes=(("error", str(error)),))
         more = len(rows) - MAX_ROWS if self._is_whole else None
         if self._is_whole:
             title += f", {len(rows):,} items"
