@@ -11,7 +11,7 @@ import re
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, SecretStr
+from pydantic import AfterValidator, BeforeValidator, SecretStr
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -143,7 +143,11 @@ CollectorUrl = Annotated[str | None, AfterValidator(_check_collector)]
 
 DatabaseUrl = Annotated[str, AfterValidator(_check_database)]
 """The URL of a database that is supported."""
-RedisUrl = Annotated[str | None, AfterValidator(_check_redis)]
+RedisUrl = Annotated[
+    str | None,
+    BeforeValidator(lambda value: value or None),  # an empty variable of a compose file
+    AfterValidator(_check_redis),
+]
 """The URL of a Redis or of a cluster."""
 BlobUrl = Annotated[str | None, AfterValidator(_check_blobs)]
 """The URL of a folder, or of a bucket."""

@@ -42,7 +42,6 @@ class Settings(DataPlaces, SettingDecisions, BaseSettings):
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
-        env_ignore_empty=True,  # of a compose file
         cli_prog_name="python -m app",
         cli_kebab_case=True,
         cli_hide_none_type=True,
