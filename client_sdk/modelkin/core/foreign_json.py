@@ -7,6 +7,7 @@ and every encoder takes it. Parts that no caller asks for stay bytes, and cost n
 from __future__ import annotations
 
 import re
+import threading
 from codecs import BOM_UTF8
 from typing import Any, Final, TypeVar, overload
 
@@ -14,11 +15,14 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from modelkin._processes import PerProcess
+
 __all__ = [
     "NULL",
     "Raw",
     "count_members",
     "decode_json",
+    "decoder_of",
     "has_control_character",
     "with_constants_as_texts",
     "without_half_pairs",
@@ -29,6 +33,9 @@ T = TypeVar("T")
 NULL: Final = Raw(b"null")
 """The default of a field that stays undecoded."""
 
+_LEARNING: Final = PerProcess(threading.RLock)
+_LEARNT: Final = dict[Any, msgspec.json.Decoder[Any]]()
+"""The decoders by the forms that they read."""
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f]")
 _HALF_A_PAIR: Final = re.compile(
     rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
@@ -63,13 +70,28 @@ def decode_json(data: bytes | bytearray | str | Raw, form: Any = Any) -> Any:
     if isinstance(data, bytes | bytearray):
         data = data.removeprefix(BOM_UTF8)
     try:
-        return msgspec.json.decode(data, type=form)
+        return decoder_of(form).decode(data)
     except msgspec.ValidationError:
         raise
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError as error:
         raise ValueError(_half_a_pair(data) or str(error)) from None
+
+
+def decoder_of(form: type[T]) -> msgspec.json.Decoder[T]:
+    """The decoder of a form, made once; whatever reads a form in threads takes it from here.
+
+    msgspec 0.22 works out the fields of a class at its first use. Where two threads do so at once,
+    one of them reads what the other has not filled in, and the process crashes.
+    """
+    decoder = _LEARNT.get(form)
+    if decoder is None:
+        with _LEARNING.get():
+            decoder = _LEARNT.get(form)  # another thread may have learnt it meanwhile
+            if decoder is None:
+                decoder = _LEARNT[form] = msgspec.json.Decoder(form)
+    return decoder
 
 
 def has_control_character(text: str) -> bool:

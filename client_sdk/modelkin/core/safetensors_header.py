@@ -18,7 +18,13 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
 import msgspec
 
 from modelkin.core.file_formats import BEGINNING_BYTES, describe_beginning
-from modelkin.core.foreign_json import Raw, count_members, decode_json, has_control_character
+from modelkin.core.foreign_json import (
+    Raw,
+    count_members,
+    decode_json,
+    decoder_of,
+    has_control_character,
+)
 from modelkin.core.quoting import quote
 from modelkin.errors import InvalidCheckpoint
 
@@ -242,7 +248,7 @@ def _entry(name: str, value: Raw, begin: int, where: str) -> TensorEntry:
     if has_control_character(name):
         raise bad_checkpoint(where, f"the name of tensor {quote(name)} has a control character")
     try:
-        fields = msgspec.json.decode(value, type=_Fields)
+        fields = decoder_of(_Fields).decode(value)
     except (ValueError, RecursionError):
         raise bad_checkpoint(where, _problem(name, value)) from None
     dtype, shape, (first, last) = fields.dtype, fields.shape, fields.data_offsets

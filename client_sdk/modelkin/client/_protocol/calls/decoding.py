@@ -7,15 +7,14 @@ fields that an older service leaves out take their defaults.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from modelkin._processes import PerProcess
 from modelkin.client._transport.errors import foreign_answer
 from modelkin.client._transport.messages import Response
+from modelkin.core.foreign_json import decoder_of
 
 __all__ = ["Prepare", "UnknownFormError", "decode", "decode_page", "reader"]
 
@@ -23,11 +22,6 @@ T = TypeVar("T")
 
 Prepare: TypeAlias = Callable[[dict[str, Any]], None]
 """A function that changes a JSON object in place, where its form differs from its type."""
-
-
-_LEARNING: Final = PerProcess(threading.RLock)
-_LEARNT: Final = dict[Any, msgspec.json.Decoder[Any]]()
-"""The decoders by the forms that they read."""
 
 
 class UnknownFormError(Exception):
@@ -51,7 +45,7 @@ def decode(response: Response, form: type[T], prepare: Prepare | None = None) ->
         ApiError: the body is not JSON, and so not from a modelkin service.
         UnknownFormError: the body is JSON of another form.
     """
-    decoder: msgspec.json.Decoder[T] = _decoder_of(form)
+    decoder = decoder_of(form)
     try:
         if prepare is None:
             return decoder.decode(response.content)
@@ -62,21 +56,6 @@ def decode(response: Response, form: type[T], prepare: Prepare | None = None) ->
         raise UnknownFormError(str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise foreign_answer(response) from None
-
-
-def _decoder_of(form: type[T]) -> msgspec.json.Decoder[T]:
-    """The decoder of a form, made once.
-
-    msgspec 0.22 works out the fields of a dataclass at its first use. Where two threads do so at
-    once, one of them reads what the other has not filled in, and the process crashes.
-    """
-    decoder = _LEARNT.get(form)
-    if decoder is None:
-        with _LEARNING.get():
-            decoder = _LEARNT.get(form)  # another thread may have learnt it meanwhile
-            if decoder is None:
-                decoder = _LEARNT[form] = msgspec.json.Decoder(form)
-    return decoder
 
 
 def decode_page(response: Response, form: type[T], prepare: Prepare) -> T:
