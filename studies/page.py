@@ -71,8 +71,8 @@ clusters and donors came back over HTTP.
 """
 _LINE_OF_TABLES: Final = """\
 Tables to look figures up in: [the summary](../evidence.md) says what their words mean, and which
-figures decide. A ± is half of a 95% interval over seeds; of three seeds or fewer, which say little,
-the least and the greatest stand in parentheses.
+figures decide. A plus-minus is half of a 95% interval over seeds; of three seeds or fewer, which
+say little, the least and the greatest stand in parentheses.
 """
 
 _Study = tuple[str, str, str, paragraphs.Section]

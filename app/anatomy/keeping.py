@@ -119,7 +119,14 @@ class AnatomyKeeper:
     def restated(
         self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]
     ) -> None:
-        """Have the anatomies of these fingerprints' kin made again: who states one orders them."""
+        """Have the anatomies of these fingerprints and their kin made again.
+
+        Who states one, what it declares, and when it was published order them.
+        """
+        ids, now = [record.id for record in records], datetime.now(UTC)
+        if ids:
+            anatomies.mark_due(session, tenant.id, ids, now, is_changed=False)
+            self._enqueue(session, tenant)
         self._ask_kin(session, tenant, records)
 
     def removed(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:

@@ -36,9 +36,10 @@ class Model:
 
     @property
     def is_root(self) -> bool:
-        """Whether it is made from none, and others are made from it."""
-        no_base = self.summary is None or self.summary.base is None
-        return self.made_from > 0 and no_base and not self.record.facts.base_models
+        """Whether it is made from none, as far as is known, and others are made from it."""
+        if self.summary is None or self.summary.base is not None:
+            return False
+        return self.made_from > 0 and not self.record.facts.base_models
 
 
 @dataclass(frozen=True, slots=True)

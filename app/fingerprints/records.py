@@ -98,6 +98,11 @@ class FingerprintRecord:
     changed_at: datetime
 
     @property
+    def standing(self) -> tuple[object, ...]:
+        """What is stated of it that orders models with the same lines."""
+        return self.stated_by, self.facts.base_models, self.facts.published_at
+
+    @property
     def version_tag(self) -> str:
         """A tag that no other state of any fingerprint has."""
         return f"{self.id:x}-{self.version:x}"
@@ -144,7 +149,7 @@ class Stored:
     Attributes:
         created: whether its name had none before.
         changed: whether its keys are others than before; statements alone do not count.
-        restated: whether the service has read itself what a client stated before.
+        restated: whether its standing is another one than before.
         is_written: whether anything is other than before, be it a statement alone.
     """
 

@@ -335,7 +335,7 @@ class FingerprintService:
             written = fingerprints.update_fingerprints(session, numbered)
             for (before, _), record in zip(changes, written, strict=True):
                 changed = record.digest != before.digest
-                restated = record.stated_by != before.stated_by
+                restated = record.standing != before.standing
                 yield Stored(record, created=False, changed=changed, restated=restated)
 
 

@@ -20,10 +20,10 @@ _WORDS: Final = """\
 modelkin is built on three papers. Each element of them has a row: a definition, algorithm, bound,
 table, figure, rival or claim. The last columns have the paper's figure and ours, which is quoted
 from the page that a command made. Ours are of scikit-learn's digits and small networks unless a row
-says otherwise, so they say what holds between methods, and not what accuracy to expect. A ± is half
-of a 95% interval over seeds; of three seeds or fewer, which say little, the least and the
-greatest stand in parentheses. Commands run in a clone,
-where `make .venv/.dev` installs what they need.
+says otherwise, so they say what holds between methods, and not what accuracy to expect. A
+plus-minus is half of a 95% interval over seeds; of three seeds or fewer, which say little, the
+least and the greatest stand in parentheses. Commands run in a clone, where `make .venv/.dev`
+installs what they need.
 """
 _COLUMNS: Final = ("element", "state", "where", "the paper", "here")
 

@@ -65,7 +65,7 @@ def count_made_from(session: Reader, tenant_id: int, ids: Collection[int]) -> di
     query = select(row.base_id, func.count()).where(
         row.tenant_id == tenant_id, row.base_id.in_(ids), row.base_id.is_not(None)
     )
-    found = dict[int | None, int](session.execute(query.group_by(row.base_id)).tuples().all())
+    found = dict(session.execute(query.group_by(row.base_id)).all())
     return {each: found.get(each, 0) for each in ids}
 
 

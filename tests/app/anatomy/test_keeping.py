@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from app.anatomy.records import Kin, ModelAnatomy, Summary
 from app.anatomy.repositories import anatomies
 from app.anatomy.service import AnatomyService
-from app.fingerprints.records import FingerprintRecord
+from app.fingerprints.records import Facts, FingerprintRecord
+from app.infra.db.tables.anatomies import AnatomyRow
 from app.jobs.service import JobService
 from modelkin import Fingerprint
 from tests.app.anatomy.families import Family, derived, stranger, tensors_of
@@ -61,6 +63,33 @@ def test_a_put_stores_what_two_models_are_to_each_other(family: Family) -> None:
     assert down.log10_p == up.log10_p < -1000
     found = summary(family, child)
     assert ("derived", (base.id,), False) == (found.verdict, found.parents, found.is_due)
+
+
+def test_a_family_has_the_members_that_its_tree_has(family: Family) -> None:
+    """A base that is declared, or published before; the order of storing makes none."""
+    silent = family.put("silent", derived("more tokens"))
+    base = family.put("base", stranger(0))
+    named = family.put("named", derived("fused"), facts=Facts(base_models=("base",)))
+    models = silent, base, named
+    family.work()
+    assert [None, None, base.id] == [summary(family, each).base for each in models]
+    first, later = (Facts(published_at=datetime(2026, month, 1, tzinfo=UTC)) for month in (1, 2))
+    family.put("base", stranger(0), facts=first)
+    family.put("silent", derived("more tokens"), facts=later)
+    family.work()
+    assert [base.id, None, base.id] == [summary(family, each).base for each in models]
+
+
+def test_a_root_whose_anatomy_is_not_made_is_listed(family: Family) -> None:
+    """A child's anatomy may be stored first; the page says that the root's is being looked for."""
+    base = family.put("base", stranger(0))
+    family.put("child", derived("fused"), facts=Facts(base_models=("base",)))
+    family.work()
+    with family.app.database.writing() as session:
+        session.execute(delete(AnatomyRow).where(AnatomyRow.fingerprint_id == base.id))
+    page = family.app.http.get("/anatomies")
+    assert 200 == page.status_code
+    assert "being looked for" in page.text
 
 
 @pytest.mark.slow

@@ -303,8 +303,8 @@ def cramped(start: Open) -> Site:
 
 @pytest.fixture(scope="module")
 def hurried(start: Open) -> Site:
-    """A service that has no time to compute an answer."""
-    site = start("--query-timeout-seconds=1e-9")
+    """A service that has no time to compute an answer, and no worker that does so before."""
+    site = start("--query-timeout-seconds=1e-9", "--embedded-worker=off")
     put_models(site)
     site.ask(OPERATIONS["publish_space"]).raise_for_status()
     for name in ("full", "copy"):

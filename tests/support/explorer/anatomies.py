@@ -72,11 +72,18 @@ def put_hostile(http: httpx.Client, texts: tuple[str, ...], names: tuple[str, ..
 
 
 def wait_for_anatomies(http: httpx.Client) -> None:
-    """Wait until the anatomies of all models were made."""
+    """Wait until the anatomies of all models were made, and again of those that others change."""
     end = time.monotonic() + 120
-    while "being looked for" in http.get("/anatomies").text:
+    while "being looked for" in http.get("/anatomies").raise_for_status().text or _is_at_work(http):
         assert time.monotonic() < end
         time.sleep(0.1)
+
+
+def _is_at_work(http: httpx.Client) -> bool:
+    """Whether a job of anatomies is not finished."""
+    states = "queued", "running"
+    asked = (ok(http.get("/v1/jobs", params={"state": each, "limit": 1000})) for each in states)
+    return any("anatomies" == job["kind"] for found in asked for job in found["items"])
 
 
 def put_model(http: httpx.Client, name: str, tensors: Tensors, **facts: Any) -> None:
