@@ -1,7 +1,8 @@
 // Tables that sort, filter and can be taken along.
 //
 // `<table data-sortable>`: its columns sort. A cell's `data-value` is what it sorts by and exports,
-// else its text. `<input data-filters="table-id">` keeps the rows that hold its text.
+// else its text. With `data-sortable="bodies"` the rows of a `<tbody>` stay together, and its first
+// row has the values. `<input data-filters="table-id">` keeps the rows that hold its text.
 
 /** The text of a cell, or the number that it stands for. */
 export function valueOf(cell) {
@@ -23,10 +24,11 @@ function compare(a, b) {
 }
 
 function sort(table, column, descending) {
-  const body = table.tBodies[0];
-  const keyed = [...body.rows].map((row) => [comparable(row.cells[column]), row]);
+  const whole = table.dataset.sortable === "bodies";
+  const parts = whole ? [...table.tBodies] : [...table.tBodies[0].rows];
+  const keyed = parts.map((part) => [comparable((whole ? part.rows[0] : part).cells[column]), part]);
   keyed.sort(([a], [b]) => compare(a, b) * (descending ? -1 : 1));
-  body.append(...keyed.map(([, row]) => row));
+  (whole ? table : table.tBodies[0]).append(...keyed.map(([, part]) => part));
   for (const head of table.tHead.rows[0].cells) head.removeAttribute("aria-sort");
   table.tHead.rows[0].cells[column].setAttribute("aria-sort", descending ? "descending" : "ascending");
 }
@@ -58,8 +60,9 @@ export function makeFilter(input) {
   });
 }
 
-/** The rows of a table as lists of texts, its head first; hidden rows are left out. */
+/** The rows of a table as lists of texts, its head first; hidden rows and those of no value are left out. */
 export function rowsOf(table) {
-  const rows = [...table.tHead.rows, ...table.tBodies[0].rows].filter((row) => !row.hidden);
-  return rows.map((row) => [...row.cells].filter((cell) => cell.dataset.value !== "skip").map(valueOf));
+  const rows = [...table.tHead.rows, ...[...table.tBodies].flatMap((body) => [...body.rows])].filter((row) => !row.hidden);
+  const values = rows.map((row) => [...row.cells].filter((cell) => cell.dataset.value !== "skip").map(valueOf));
+  return values.filter((each) => each.length);
 }

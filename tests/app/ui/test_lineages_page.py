@@ -32,9 +32,10 @@ def rows(http: httpx.Client, space: Space, show: str = "") -> dict[str, str]:
     """The rows of the table by the name of the model."""
     answer = http.get(f"/spaces/{space.name}/lineages", params={"show": show} if show else {})
     assert 200 == answer.status_code, answer.text
-    body = answer.text.partition("<tbody>")[2].partition("</tbody>")[0]
-    found = body.split("</tr>")[:-1]
-    return {row.partition('scope="row" data-value="')[2].partition('"')[0]: row for row in found}
+    found = [part.partition("</tbody>")[0] for part in answer.text.split("<tbody>")[1:]]
+    return {
+        part.partition('scope="rowgroup" data-value="')[2].partition('"')[0]: part for part in found
+    }
 
 
 def test_what_asks_for_a_look_comes_first(http: httpx.Client, audited: Space) -> None:

@@ -210,7 +210,26 @@ def test_an_audit_is_read_on_a_phone(explorer: Explorer, visit: Visit) -> None:
     row = page.locator("#lineages tbody tr").first
     expect(row.locator("th .verdict")).to_be_visible()
     expect(row.locator("td .verdict")).to_be_hidden()
-    assert row.locator("th p").first.evaluate("e => e.offsetWidth") > 0.75 * PHONE[0]
+    why = page.locator("#lineages td.why p").first.bounding_box()
+    assert why is not None
+    assert why["width"] > 0.75 * PHONE[0]
+    assert 0 <= why["x"] <= PHONE[0] - why["width"]
+
+
+def test_a_reason_has_the_width_of_the_page(explorer: Explorer, visit: Visit) -> None:
+    """It stands below the figures of its finding, and goes with them where the table is sorted."""
+    visit.page.set_viewport_size({"width": 1280, "height": 900})
+    page = visit.open(explorer.address(f"/spaces/{explorer.models.name}/lineages?show=all"))
+    findings = page.locator("#lineages tbody")
+    why = findings.first.locator("td.why")
+    assert why.evaluate("e => e.offsetWidth / e.closest('table').offsetWidth") > 0.95
+    reasons = "all => all.map(e => [e.rows[0].cells[0].dataset.value, e.rows[1].innerText])"
+    before = findings.evaluate_all(reasons)
+    page.get_by_role("button", name="model").click()
+    page.get_by_role("button", name="model").click()
+    after = findings.evaluate_all(reasons)
+    assert sorted(before, reverse=True) == after
+    assert len(after) > 1
 
 
 def test_what_was_found_is_read_on_a_phone(explorer: Explorer, visit: Visit) -> None:
