@@ -22,8 +22,6 @@ from modelkin import (
     PushedCheckpoint,
 )
 from modelkin.checkpoints import fingerprint, open_checkpoint, select_from_checkpoint, weights_of
-from modelkin.client._protocol.uploads.places import Wanted, bases_first
-from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
 from tests.support.blocking_client import Connect
 from tests.support.models.checkpoints import Tensors, random_tensors, safetensors, sharded
@@ -278,6 +276,26 @@ def test_the_space_of_the_declared_base_is_chosen(
     } == states(done)
 
 
+def test_a_wrong_declaration_names_no_space(client: Any, family: str, tmp_path: Path) -> None:
+    """Neither beside a base of the folder, nor where the declared base is in another space."""
+    zoo, wide = tmp_path / "zoo", random_tensors(0, {f"{family}.w": (90, 30)})
+    base = random_tensors(1, shapes_of(family))
+    save(zoo / "a-lie", tuned(base, 2), f"base_model: {family}/llama")
+    save(zoo / "llama.safetensors", wide)
+    save(zoo / "tuned", tuned(base, 3), f"base_model: {family}/vega")
+    save(zoo / "vega.safetensors", base)
+    vega = ("created", f"{family}-vega")
+    expected = {"a-lie": vega, "llama": ("created", f"{family}-llama"), "tuned": vega, "vega": vega}
+    assert expected == states(client.push_checkpoints(zoo, prefix=f"{family}/"))
+    save(
+        tmp_path / "more" / "lie",
+        random_tensors(4, {f"{family}.v": (9, 7)}),
+        f"base_model: {family}/llama",
+    )
+    [alone] = client.push_checkpoints(tmp_path / "more", prefix=f"{family}/more-")
+    assert f"{family}-more-lie" == alone.space
+
+
 def test_a_named_space(client: Any, plain: Client, zoo: Path, family: str) -> None:
     """It has to exist or may be made; what has other tensors fails, and the others go there."""
     name = f"{family}-named"
@@ -375,16 +393,3 @@ def test_a_quota_that_is_reached_in_the_middle(
     again = client.push_checkpoints(zoo, prefix=f"{family}/")
     assert {"created": 2, "unchanged": 2} == again.counts
     client.close()
-
-
-def test_bases_stand_before_what_derives_from_them() -> None:
-    """Chains and circles of declarations end, and each model is there once."""
-    layout = Layout.of([("w", (2,))])
-
-    def wanted(model: str, *bases: str) -> Wanted:
-        return Wanted(model, layout, Importance.of("weight"), False, bases)
-
-    order = bases_first(
-        [wanted("a", "c"), wanted("b", "a"), wanted("c"), wanted("x", "y"), wanted("y", "x")]
-    )
-    assert ["c", "a", "b", "y", "x"] == [each.model for each in order]

@@ -2,15 +2,16 @@
 
 ``auto`` is the space of a model's family. That is the one where its declared base is, if the model
 has enough of it to be compared there; else the one that :mod:`modelkin.core.matching.choosing`
-chooses, as for models of a hub. Where there is none, a space is made, and named after the declared
-base or after the model.
+chooses, as for models of a hub. Where there is none, a space is made. It is named after the
+declared base, unless that is in another space, or else after the model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
 from modelkin.client._protocol import models, spaces
@@ -136,7 +137,7 @@ class Places:
             best = best_fit([fit for _, fit in fitting])
             chosen = None if best is None else fitting[best][0]
         if chosen is None:
-            chosen = self._new(self._free_name(wanted), wanted)
+            chosen = self._new((yield from self._free_name(wanted)), wanted)
             self._found.append(chosen)
         chosen.held.add(wanted.model)
         return chosen
@@ -190,17 +191,21 @@ class Places:
             return None
         for base in wanted.base_models:
             for place, _ in fitting:
-                if base in place.held or (yield from self._holds(place, base)):
+                if (yield from self._has(place, base)):
                     return place
         return None
 
-    def _holds(self, place: Place, model: str) -> Flow[bool]:
-        if place.space is None:
-            return False
-        key = place.name, model
+    def _has(self, place: Place, model: str) -> Flow[bool]:
+        if model in place.held:
+            return True
+        return place.space is not None and (yield from self._holds(place.name, model))
+
+    def _holds(self, space: str, model: str) -> Flow[bool]:
+        """Whether a stored space holds a model."""
+        key = space, model
         if key not in self._holding:
             try:
-                yield models.get(place.name, model)
+                yield models.get(space, model)
                 self._holding[key] = True
             except ApiError as error:
                 if error.status != 404:
@@ -221,11 +226,24 @@ class Places:
         bases = wanted.base_models if wanted.is_adapter else None
         return Place(name, None, kept, importance, self.exclude, wanted.layout, bases)
 
-    def _free_name(self, wanted: Wanted) -> str:
+    def _free_name(self, wanted: Wanted) -> Flow[str]:
         """A name after the base of a family, or after its first model."""
-        name = space_name(*wanted.base_models[:1], wanted.model)
+        bases = list[str]()
+        for base in wanted.base_models[:1]:
+            # The base of an adapter is in another space by nature.
+            if wanted.is_adapter or not (yield from self._is_elsewhere(base)):
+                bases.append(base)
+        name = space_name(*bases, wanted.model)
         name += "-lora" if wanted.is_adapter else ""
         return free_name(name, lambda each: each in self._names or each == AUTO)
+
+    def _is_elsewhere(self, base: str) -> Flow[bool]:
+        """Whether a base is in a space of about the model's size, or in one of its own name."""
+        for place in self._found:
+            if (yield from self._has(place, base)):
+                return True
+        own = space_name(base)
+        return own in self._names and (yield from self._holds(own, base))
 
 
 @contextmanager
@@ -266,21 +284,23 @@ def require_plain(info: SpaceInfo) -> SpaceInfo:
 
 
 def bases_first(wanted: Iterable[Wanted]) -> list[Wanted]:
-    """The models in an order in which a declared base stands before what derives from it.
+    """The models by generations: those without a declared base among them, their derivatives, ….
 
-    The rest is by name, so that the same models go to the same spaces whenever they are pushed.
+    In a generation those stand first that others declare: one that declares a wrong base neither
+    makes nor names the space of a family. The rest is by name, so that the same models go to the
+    same spaces whenever they are pushed; those of circles of declarations come last.
     """
     by_name = {each.model: each for each in sorted(wanted, key=lambda each: each.model)}
+    above = {each.model: by_name.keys() & {*each.base_models} for each in by_name.values()}
+    declared = set[str]().union(*above.values())
+    sorter = TopologicalSorter(above)
+    with suppress(CycleError):  # what is in no circle is sorted all the same
+        sorter.prepare()
     order = dict[str, None]()
-    for first in by_name:
-        chain, model = {first: None}, first
-        while model not in order:
-            above = [base for base in by_name[model].base_models if base in by_name]
-            model = next((base for base in above if base not in chain), "")
-            if not model:
-                break
-            chain[model] = None
-        order.update(dict.fromkeys(each for each in reversed(chain) if each not in order))
+    while ready := sorter.get_ready():
+        order.update(dict.fromkeys(sorted(ready, key=lambda each: (each not in declared, each))))
+        sorter.done(*ready)
+    order.update(dict.fromkeys(by_name))
     return [by_name[model] for model in order]
 
 
