@@ -8,6 +8,7 @@ from typing import Final
 
 from app.models.catalog.records import RevisionRecord
 from modelkin.core.similarity.overlap import TensorOverlap
+from modelkin.core.similarity.strangers import is_at_chance, log10_p
 
 __all__ = [
     "HEIGHT",
@@ -47,13 +48,8 @@ class Bar:
     chance: float | None
 
     @property
-    def is_whole(self) -> bool:
-        """Whether one of the two has all of it, so that S is the same whatever the other has."""
-        return _is_whole(self.tensor)
-
-    @property
     def is_faint(self) -> bool:
-        """Whether it says little: of few indices, or whatever S is, chance gives the same."""
+        """Whether it says little: of few indices."""
         return not _is_telling(self.tensor)
 
 
@@ -62,11 +58,16 @@ class TensorChart:
     """The overlap of two models, tensor by tensor in the order of reading.
 
     Attributes:
-        agree: tensors in which they agree most beyond chance, best first.
+        bars: all but the whole ones.
+        whole: tensors that one of the two has all of, so that chance gives the same S.
+        agree: tensors in which they agree most, best first, and more than chance gives.
         differ: tensors in which they agree least, worst first.
+        is_chance: whether they agree in none of many tensors by more than chance gives.
     """
 
     bars: tuple[Bar, ...]
+    whole: tuple[TensorOverlap, ...]
+    is_chance: bool
     agree: tuple[TensorOverlap, ...]
     differ: tuple[TensorOverlap, ...]
 
@@ -101,7 +102,8 @@ def tensor_chart(tensors: Sequence[TensorOverlap], max_bars: int) -> TensorChart
         max_bars: the most bars, for the first tensors; the most and least agreeing are chosen among
             all.
     """
-    drawn = tensors[:max_bars]
+    whole = tuple(each for each in tensors if _is_whole(each))
+    drawn = [each for each in tensors[:max_bars] if not _is_whole(each)]
     step = WIDTH / max(len(drawn), 1)
     width = min(max(step - min(_MAX_GAP, step / 4), 0.6), _MAX_BAR)
     bars = tuple(
@@ -117,8 +119,14 @@ def tensor_chart(tensors: Sequence[TensorOverlap], max_bars: int) -> TensorChart
     telling = [each for each in tensors if each.kappa is not None and _is_telling(each)]
     ranked = sorted(telling, key=lambda each: each.kappa or 0.0)
     shown = min(_MAX_LISTED, len(ranked) // 2)
-    best = ranked[::-1][:shown]
-    return TensorChart(bars, agree=tuple(best), differ=tuple(ranked[:shown]))
+    best = [each for each in ranked[::-1][:shown] if _is_beyond_chance(each, len(ranked))]
+    return TensorChart(
+        bars,
+        whole,
+        is_chance=shown > 0 and not best,
+        agree=tuple(best),
+        differ=tuple(ranked[:shown]) if best else (),
+    )
 
 
 def drift_chart(revisions: Sequence[RevisionRecord]) -> DriftChart | None:
@@ -145,6 +153,14 @@ def _scale(value: float | None) -> float | None:
 
 def _is_telling(tensor: TensorOverlap) -> bool:
     return tensor.a + tensor.b >= 2 * _MIN_INDICES and not _is_whole(tensor)
+
+
+def _is_beyond_chance(tensor: TensorOverlap, tensors: int) -> bool:
+    """Whether unrelated models have less in common in it, the best of so many tensors."""
+    if tensor.similarity is None or tensor.expected is None:
+        return False
+    found = log10_p(tensor.similarity, tensor.expected, (max(tensor.a, 1), max(tensor.b, 1)))
+    return not is_at_chance(found, tensors)
 
 
 def _is_whole(tensor: TensorOverlap) -> bool:

@@ -9,7 +9,9 @@ from fastapi.responses import HTMLResponse
 
 from app.infra.http.services import Service
 from app.models.catalog.reader import ModelReader
+from app.models.catalog.records import ModelRecord
 from app.models.spaces.dependencies import SpaceName
+from app.models.spaces.records import SpaceRecord
 from app.models.spaces.service import SpaceService
 from app.search.similarity import SimilarityService
 from app.tenancy.auth.dependencies import ReadingContext
@@ -17,7 +19,9 @@ from app.ui import programs
 from app.ui.charts import tensor_chart
 from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
+from modelkin.core.kinship.nearness import Nearness
 from modelkin.core.matching.network_order import NetworkOrder
+from modelkin.types.search import Overlap
 
 __all__ = ["routes"]
 
@@ -47,16 +51,35 @@ def pair(
         order = NetworkOrder.of([tensor.name for tensor in found.tensors or ()])
         tensors = order.arrange(found.tensors or ())
         shown = tensors[:_MAX_TENSORS]
+    one, other = records
     return render(
         request,
         "pair.html",
         space=space,
-        a=records[0],
-        b=records[1],
+        a=one,
+        b=other,
         overlap=found,
+        near=_nearness(space, one, other, found),
         chart=tensor_chart(tensors, _MAX_TENSORS) if tensors else None,
         tensors=shown,
         by_depth=order.is_own,
         more_tensors=len(tensors) - len(shown),
         programs=programs.of_pair(request, space, *names),
+    )
+
+
+def _nearness(
+    space: SpaceRecord, one: ModelRecord, other: ModelRecord, found: Overlap
+) -> Nearness | None:
+    """How near the two are beside unrelated models, as in a list of neighbours; None of data."""
+    if space.kind == "subspaces":
+        return None
+    return Nearness.of(
+        found.similarity,
+        0.0,
+        found.expected,
+        (one.support_size, other.support_size),
+        space.num_parameters,
+        space.models,
+        found.shared_indices,
     )

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 
 from modelkin import Support
-from tests.support.http_space import Space
+from tests.support.http_space import Space, random_support, related
 
 LAYERS: Final = [f"layers.{i}.w" for i in range(12)]
 
@@ -64,17 +64,56 @@ def test_a_figure_that_rounds_to_zero_has_no_sign(http: httpx.Client) -> None:
     assert "-0.000" not in shown
 
 
-def test_a_tensor_that_is_chosen_whole_is_drawn_pale(http: httpx.Client) -> None:
-    """S is 1 in it, and so it is by chance: nothing is said of where two models agree."""
+def test_a_tensor_that_is_chosen_whole_is_named_and_not_drawn(http: httpx.Client) -> None:
+    """S is 1 in it, and so it is by chance: a full bar would rule the picture and say nothing."""
     names = ["norm", "a", "b", "c", "d"]
     space = Space(http, 500, layout=[{"name": name, "shape": [100]} for name in names])
     for model, begin in (("a", 100), ("b", 105)):
         chosen = {*range(100), *range(begin, 500, 10)}
         space.put(model, Support.from_indices(sorted(chosen), space.m))
     shown = http.get(f"/spaces/{space.name}/pairs?a=a&b=b").text
-    bars = dict(re.findall(r'<g><title>(\w+): S = .*?<rect class="([a-z ]+)"', shown, re.DOTALL))
-    assert {"value faint": ["norm"], "value": names[1:]} == {
-        kind: [name for name in bars if bars[name] == kind] for kind in set(bars.values())
-    }
-    assert "all of it is chosen" in shown
+    assert names[1:] == re.findall(r"<g><title>(\w+): S = ", shown)
+    assert "chance gives the same: <code>norm</code>.</p>" in shown
+    assert '<th scope="row"><code>norm</code></th>' in shown
     assert "norm" not in shown.partition("Where they agree most")[2].partition("</dl>")[0]
+
+
+def test_only_tensors_that_are_whole(http: httpx.Client) -> None:
+    """No picture is drawn of nothing."""
+    space = Space(http, 100, layout=[{"name": "norm", "shape": [100]}])
+    for model in ("a", "b"):
+        space.put(model, Support.from_indices(np.arange(100), space.m))
+    shown = http.get(f"/spaces/{space.name}/pairs?a=a&b=b").text
+    assert 'id="depth"' not in shown
+    assert "<code>norm</code>.</p>" in shown
+
+
+def verdict_of(http: httpx.Client, share: float) -> tuple[str, str]:
+    """What the page says first of two models with so much in common, and the whole page."""
+    rng, names = np.random.default_rng(8), [f"w{n}" for n in range(8)]
+    space = Space(http, 8_000, layout=[{"name": name, "shape": [1_000]} for name in names])
+    first = random_support(rng, space.m, 800)
+    space.put_all({"a": first, "b": related(rng, first, share)})
+    shown = http.get(f"/spaces/{space.name}/pairs?a=a&b=b").text
+    return shown.partition('id="verdict">')[2].partition("</p>")[0], shown
+
+
+def test_the_page_begins_with_the_verdict(http: httpx.Client) -> None:
+    """One sentence says whether the figures are those of chance, before all of them."""
+    assert verdict_of(http, 0.1)[0].startswith("No more than unrelated models may have: S = 0.1")
+    assert re.match(
+        r"Far more than chance gives: S = 0\.\d+, kappa 0\.\d+, P = 10\^-\d+\.",
+        verdict_of(http, 0.7)[0],
+    )
+    assert verdict_of(http, 1.0)[0].startswith("Their supports are the very same")
+
+
+def test_tensors_agree_where_it_is_beyond_chance(http: httpx.Client) -> None:
+    """The best of chance is no agreement; and the page has its line for a shell."""
+    _, by_chance = verdict_of(http, 0.1)
+    assert "Where they agree most" not in by_chance
+    assert "In no tensor do the two agree by more than unrelated models may." in by_chance
+    _, kin = verdict_of(http, 0.7)
+    assert "Where they agree most" in kin
+    assert "Where they differ most" in kin
+    assert "/overlap?a=a&amp;b=b" in kin
