@@ -105,7 +105,13 @@ def test_samples_fill_the_inbox_and_go(app: AppHarness) -> None:
     shown = app.http.get("/").text
     assert "Contradicted declarations: all 1" in shown
     assert "samples/claims-stranger" in app.http.get("/findings").text
-    assert "samples/silent" in app.http.get("/findings?show=undeclared").text
+    undeclared = app.http.get("/findings?show=undeclared").text
+    assert "samples/silent" in undeclared
+    _, _, row = undeclared.partition(">samples/silent</a>")
+    row = row.partition("</tbody>")[0]
+    near = row.partition("models/samples/")[2].partition('"')[0]
+    assert f"pairs?a=samples/silent&amp;b=samples/{near}" in row.replace("%2F", "/")
+    assert 'aria-label="Acknowledge samples/silent"' in row
     for found in ("samples-mirror/base", "samples/average", "samples/mixed", "samples/silent"):
         assert found in shown
     assert "No job failed" in shown
