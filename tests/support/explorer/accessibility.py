@@ -65,6 +65,7 @@ def assert_accessible(page: Page, what: str) -> None:
     views: tuple[tuple[Theme, tuple[int, int]], ...] = (("light", DESK), ("dark", PHONE))
     for scheme, size in views:
         show(page, scheme, size)
-        assert not faults(page), f"{what}, {scheme}, {size[0]} pixels"
+        found = faults(page)
+        assert not found, f"{what}, {scheme}, {size[0]} pixels: {'; '.join(found)}"
     beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
     assert 0 == page.evaluate(beyond), what
