@@ -119,10 +119,13 @@ class AnatomyKeeper:
     def restated(
         self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]
     ) -> None:
-        """Have the anatomies of these fingerprints and their kin made again.
+        """Have the anatomies of these fingerprints' kin made again: who states one orders them."""
+        self._ask_kin(session, tenant, records)
 
-        Who states one, what it declares, and when it was published order them.
-        """
+    def redeclared(
+        self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]
+    ) -> None:
+        """Have the anatomies of these fingerprints and of their kin made again."""
         ids, now = [record.id for record in records], datetime.now(UTC)
         if ids:
             anatomies.mark_due(session, tenant.id, ids, now, is_changed=False)

@@ -23,7 +23,12 @@ class Follower(Protocol):
     def restated(
         self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]
     ) -> None:
-        """These have another standing than before, and the same keys."""
+        """What clients stated of these, the service has now read itself; the keys are the same."""
+
+    def redeclared(
+        self, session: Writer, tenant: Tenant, records: Sequence[FingerprintRecord]
+    ) -> None:
+        """These have other declared bases or another date than before, and the same keys."""
 
     def removed(self, session: Writer, tenant: Tenant, record: FingerprintRecord) -> None:
         """This fingerprint is about to be removed."""

@@ -98,9 +98,9 @@ class FingerprintRecord:
     changed_at: datetime
 
     @property
-    def standing(self) -> tuple[object, ...]:
-        """What is stated of it that orders models with the same lines."""
-        return self.stated_by, self.facts.base_models, self.facts.published_at
+    def descent(self) -> tuple[object, ...]:
+        """What is stated of where and when it comes from."""
+        return self.facts.base_models, self.facts.published_at
 
     @property
     def version_tag(self) -> str:
@@ -149,7 +149,8 @@ class Stored:
     Attributes:
         created: whether its name had none before.
         changed: whether its keys are others than before; statements alone do not count.
-        restated: whether its standing is another one than before.
+        restated: whether the service has read itself what a client stated before.
+        redeclared: whether its declared bases or its date of publication are others than before.
         is_written: whether anything is other than before, be it a statement alone.
     """
 
@@ -157,6 +158,7 @@ class Stored:
     created: bool
     changed: bool
     restated: bool = False
+    redeclared: bool = False
     is_written: bool = True
 
 

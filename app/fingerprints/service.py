@@ -304,10 +304,12 @@ class FingerprintService:
     def _tell(self, session: Writer, tenant: Tenant, written: Sequence[Stored]) -> None:
         changed = [each.record for each in written if each.changed]
         restated = [each.record for each in written if each.restated and not each.changed]
+        redeclared = [each.record for each in written if each.redeclared and not each.changed]
         events.fingerprints_stored(self._outbox, session, tenant, changed)
         for follower in self._followers:
             follower.changed(session, tenant, changed)
             follower.restated(session, tenant, restated)
+            follower.redeclared(session, tenant, redeclared)
 
     def _write(
         self,
@@ -330,13 +332,12 @@ class FingerprintService:
             for record in fingerprints.insert_fingerprints(session, tenant.id, new, version=first):
                 yield Stored(record, created=True, changed=True)
         if changes:
-            first += len(new)
-            numbered = [(*change, first + at) for at, change in enumerate(changes)]
+            numbered = [(*each, first + len(new) + at) for at, each in enumerate(changes)]
             written = fingerprints.update_fingerprints(session, numbered)
             for (before, _), record in zip(changes, written, strict=True):
                 changed = record.digest != before.digest
-                restated = record.standing != before.standing
-                yield Stored(record, created=False, changed=changed, restated=restated)
+                restated = record.stated_by != before.stated_by
+                yield Stored(record, False, changed, restated, record.descent != before.descent)
 
 
 def _require_few_bytes(data: Payload) -> None:
