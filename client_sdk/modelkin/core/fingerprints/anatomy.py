@@ -190,7 +190,8 @@ def anatomy_of(
         )
         for number, tensor in enumerate(checkpoint.tensors)
     )
-    ranked = _nearest_first(found, first, of_equals)
+    copies = {name for name, each in alone.items() if each.verdict == "copy"}
+    ranked = _nearest_first(found, [copies & first, first], of_equals)
     parents = tuple(replace(alone[each.model], added=added) for each, added in ranked)
     said = relations(
         checkpoint,
@@ -204,24 +205,30 @@ def anatomy_of(
 
 
 def _nearest_first(
-    found: list[Comparison], first: Collection[str], of_equals: Sequence[str]
+    found: list[Comparison], tiers: Sequence[Collection[str]], of_equals: Sequence[str]
 ) -> list[tuple[Comparison, float]]:
     """The models by what each adds to those before, and this share of the checkpoint's lines.
 
     Args:
-        first: names of models that stand before all others.
+        tiers: names of models that stand before all others, those of the first before those of the
+            next.
         of_equals: as :func:`anatomy_of` has it.
     """
     ranks = {name: rank for rank, name in enumerate(of_equals)}
     ranked, left = list[tuple[Comparison, float]](), list(found)
     covered: dict[int, npt.NDArray[np.uint64]] = {}
+
+    def tier_of(each: Comparison) -> int:
+        return next((at for at, tier in enumerate(tiers) if each.model in tier), len(tiers))
+
     while left:
         added = [_added(each, covered) for each in left]
-        _, most = max((each.model in first, by) for each, by in zip(left, added, strict=True))
+        tier = min(map(tier_of, left))
+        most = max(by for each, by in zip(left, added, strict=True) if tier_of(each) == tier)
         at = min(
             range(len(left)),
             key=lambda i: (
-                left[i].model not in first,
+                tier_of(left[i]),
                 ranks.get(left[i].model, len(ranks))
                 if 0 < ALL_LINES * most <= added[i]
                 else len(ranks),

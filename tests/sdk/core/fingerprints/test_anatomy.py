@@ -261,6 +261,33 @@ def test_a_model_that_was_read_stands_before_one_that_others_stated(base: Tensor
     assert sum(each.added for each in found.parents) == pytest.approx(1)
 
 
+@pytest.mark.parametrize("first", [{"read"}, set[str]()])
+def test_a_copy_is_not_called_assembled_beside_a_model_that_was_read(
+    base: Tensors, first: set[str]
+) -> None:
+    """What the copy adds to the model that stands before it is not made of both."""
+    layers = {name: values for name, values in model(1).items() if name.startswith("layers.0.")}
+    child = fingerprint(base | layers)
+    known = {"copy": child, "read": fingerprint(base)}
+    compared = [compare(child, name, of) for name, of in known.items()]
+    found = anatomy_of(child, compared, preferred=first)
+    assert ("derived" if first else "copy") == found.verdict
+    said = {each.relation: each.models for each in found.relations}
+    assert "assembled" not in said
+    assert ("copy",) == said["copy"]
+
+
+def test_a_copy_of_what_was_assembled_hides_no_source(base: Tensors) -> None:
+    """Where the files of its sources were read, and a client stated the copy."""
+    layers = {name: values for name, values in model(1).items() if name.startswith("layers.0.")}
+    child = fingerprint(base | layers)
+    known = {"copy": child, "base": fingerprint(base), "other": fingerprint(model(1))}
+    compared = [compare(child, name, of) for name, of in known.items()]
+    found = anatomy_of(child, compared, preferred={"base", "other"})
+    said = {each.relation: each.models for each in found.relations}
+    assert {"assembled": ("base", "other"), "copy": ("copy",)} == said
+
+
 def test_a_few_tensors_of_a_model_that_was_read_stand_behind_a_whole_one(base: Tensors) -> None:
     """A word table that many have does not hide what a checkpoint was made from."""
     child = fingerprint(model(1) | {"embed": base["embed"]})

@@ -80,7 +80,10 @@ def relations(
         return (Relation("none", (), _NO_LINES),)
     if not parents:
         return (Relation("none", (), _nothing(models, among)),)
-    sources = sources_of(comparisons)
+    # Of a copy behind the nearest model no tensor comes: it has all of them, from the same places.
+    apart = [at for at, each in enumerate(parents) if not at or each.verdict != "copy"]
+    found_in = sources_of([comparisons[at] for at in apart])
+    sources = {apart[at]: own for at, own in found_in.items()}
     is_whole = any(parents[at].verdict in WHOLE for at in sources)
     if len(sources) > 1 and is_whole:
         named = set(sources)
