@@ -181,7 +181,7 @@ class LineageEvidence:
         if self._is_of_differences or verdict == "consistent":
             return None
         open_between = measured.base is not None and is_between(measured.estimate(measured.base))
-        if verdict == "inconclusive" and not open_between:
+        if verdict == "inconclusive" and measured.base is not None and not open_between:
             return None
         if self.is_root:
             return self._other_root(session)

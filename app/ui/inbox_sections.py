@@ -81,6 +81,8 @@ def _place(name: str, space: str | None) -> str:
 
 CONTRADICTED: Final[tuple[LineageVerdict, ...]] = ("mismatch", "cycle")
 UNDECLARED: Final[tuple[LineageVerdict, ...]] = ("undeclared",)
+DOUBTED: Final[tuple[LineageVerdict, ...]] = ("inconclusive",)
+"""These, where another model than the declared base is likely."""
 
 
 def _finding(each: InboxFinding) -> Entry:
@@ -103,6 +105,11 @@ _KINDS: Final = (
         lambda inbox, session, tenant, _: inbox.findings(session, tenant, CONTRADICTED),
         _finding,
         is_bad=True,
+    ),
+    _Kind(
+        *("doubted", "In doubt", "/findings?show=doubted", "nothing in doubt"),
+        lambda inbox, session, tenant, _: inbox.findings(session, tenant, DOUBTED),
+        _finding,
     ),
     _Kind(
         *("undeclared", "Undeclared kin", "/findings?show=undeclared", "no undeclared kin"),

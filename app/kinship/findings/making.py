@@ -7,6 +7,7 @@ from app.infra.deadlines import NEVER, Deadline
 from app.kinship.findings.records import NOTHING_TO_SAY, RANKS, Made
 from app.kinship.findings.repositories.changes import state_of
 from app.kinship.lineage import LineageService
+from app.kinship.lineage_evidence import OF_DATA
 from app.kinship.repository import declared_bases, ids_declaring
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories.candidates import candidates_by_name
@@ -94,9 +95,10 @@ def _is_no_finding(session: Reader, space: SpaceRecord, lineage: Lineage) -> boo
     """Whether a model without a declaration needs none: nothing stands out, or it is a root.
 
     A root is declared as the base of others, and whatever else stands out near it declares a base
-    of its own: if that is wrong, it is a finding about that model.
+    of its own: if that is wrong, it is a finding about that model. Supports of gradients show whose
+    data are alike, as in a federation, whatever they were made from.
     """
-    if lineage.likely_base is None:
+    if lineage.likely_base is None or space.importance.kind in OF_DATA:
         return True
     if not ids_declaring(session, space, [lineage.model]):
         return False

@@ -21,7 +21,7 @@ from app.kinship.samples.service import SampleService
 from app.models.spaces.service import SpaceService
 from app.tenancy.auth.dependencies import ReadingContext, WritingContext
 from app.ui import programs
-from app.ui.inbox_sections import CONTRADICTED, UNDECLARED, read_part, sections_of
+from app.ui.inbox_sections import CONTRADICTED, DOUBTED, UNDECLARED, read_part, sections_of
 from app.ui.pages.spaces import space_list
 from app.ui.rendering import PageRoutes, render
 from app.ui.words import VERDICTS, WORDS
@@ -93,12 +93,12 @@ def findings(
     context: ReadingContext,
     inbox: Service[InboxService],
     request: Request,
-    show: Literal["contradicted", "undeclared"] = "contradicted",
+    show: Literal["contradicted", "doubted", "undeclared"] = "contradicted",
 ) -> HTMLResponse:
     """What is found of declared bases in all spaces and not acknowledged, the newest first."""
-    verdicts = CONTRADICTED if show == "contradicted" else UNDECLARED
+    verdicts = {"contradicted": CONTRADICTED, "doubted": DOUBTED, "undeclared": UNDECLARED}
     with context.reading() as session:
-        found = inbox.findings(session, context.tenant, verdicts, limit=_NEW)
+        found = inbox.findings(session, context.tenant, verdicts[show], limit=_NEW)
     return render(request, "findings.html", found=found, show=show)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import fields
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, func, literal, select
+from sqlalchemy import ColumnElement, and_, func, literal, select, true
 
 from app.infra.db.database import Reader
 from app.infra.db.pagination import decode_pair_cursor, encode_cursor
@@ -109,7 +109,7 @@ def contradicted(session: Reader, space: SpaceRecord, names: Collection[str]) ->
 
 def count_open(session: Reader, tenant_id: int, verdict: LineageVerdict, most: int) -> int:
     """The number of findings of all spaces that are not acknowledged, at most ``most``."""
-    some = select(literal(1)).where(*_open(tenant_id), FindingRow.rank == RANKS[verdict])
+    some = select(literal(1)).where(*_open(tenant_id), *_asking(verdict))
     return session.scalars(select(func.count()).select_from(some.limit(most).subquery())).one()
 
 
@@ -121,7 +121,7 @@ def newest_open(
     query = (
         select(SpaceRow.name.label("space"), row.name, row.base, row.finding, row.found_at)
         .join(SpaceRow, SpaceRow.id == row.space_id)
-        .where(*_open(tenant_id), row.rank == RANKS[verdict], exists)
+        .where(*_open(tenant_id), *_asking(verdict), exists)
         .order_by(row.found_at.desc(), row.model_id)
         .limit(limit)
     )
@@ -137,6 +137,12 @@ def newest_open(
         )
         for each in session.execute(query)
     )
+
+
+def _asking(verdict: LineageVerdict) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of a verdict that asks for a look; a doubt does where a base is likely."""
+    is_named = FindingRow.likely_id.is_not(None) if verdict == "inconclusive" else true()
+    return FindingRow.rank == RANKS[verdict], is_named
 
 
 def _of_rank(

@@ -186,6 +186,28 @@ def test_lines_that_leave_it_open_contradict_no_s(stored: Fingerprints, space: F
     assert "Lines alone neither confirm nor contradict the declared base" in found["summary"]
 
 
+def test_a_doubted_base_elsewhere_leaves_a_likely_one(stored: Fingerprints, space: Family) -> None:
+    """Lines that find nothing prove nothing; what stands out in the space is told of."""
+    space.declare("model", "small")
+    stored.put("small", planted("stranger"))
+    stored.put("model", planted("tuned"))
+    found = space.lineage()
+    assert ("inconclusive", "base") == (found["verdict"], found["likely_base"])
+    assert "'base' is the nearest model that stands out" in found["summary"]
+    assert ["base"] == [
+        each["likely_base"] for each in space.findings() if each["model"] == "model"
+    ]
+    assert "declares small, and is near base" in stored.app.http.get("/").text
+
+
+def test_data_that_are_alike_are_no_undeclared_kin(stored: Fingerprints) -> None:
+    """In a federation all clients of a group are near each other, and none has a base."""
+    layout = [{"name": "body", "shape": [M]}]
+    space = Family(stored, layout=layout, importance={"kind": "fisher"})
+    assert "base" == space.lineage()["likely_base"]
+    assert [] == space.findings(verdict="undeclared")
+
+
 def test_a_likely_base_is_looked_for_among_fingerprints(
     stored: Fingerprints, space: Family
 ) -> None:
