@@ -106,6 +106,12 @@ class FamilyService:
             near += anatomies.kin_of(session, tenant.id, record.id, limit=most, verdicts=verdicts)
         ids = [record.id, *(each.other_id for each in near)]
         records = self._fingerprints.by_ids(session, tenant, ids) | {record.id: record}
+        if not record.keys:  # nothing can be measured, so declarations alone make its family
+            names = self._fingerprints.names_declaring(
+                session, tenant, record.name, limit=_MOST_KIN
+            )
+            made = self._fingerprints.find_many(session, tenant, names)
+            records |= {each.id: each for each in made.values()}
         records |= self._declared(session, tenant, records.values())
         kin = {
             (each.fingerprint_id, each.other_id): each

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,11 +27,13 @@ class Model:
 
     Attributes:
         summary: its last anatomy; None before the first.
+        to_base: what it is to the base by which it is a member of a family; None without one.
         made_from: how many models are made from it directly, as families count them.
     """
 
     record: FingerprintRecord
     summary: Summary | None
+    to_base: Kin | None
     made_from: int
 
     @property
@@ -95,20 +97,30 @@ class AnatomyOverviews:
             verdict=verdict,
         )
         records = self._fingerprints.by_ids(session, tenant, page.items)
-        summaries = anatomies.find_summaries(session, tenant.id, page.items)
-        made_from = listings.count_made_from(session, tenant.id, page.items)
-        found = (
-            Model(records[id_], summaries.get(id_), made_from[id_])
-            for id_ in page.items
-            if id_ in records
-        )
-        return Page(tuple(found), page.next_cursor)
+        listed = [records[id_] for id_ in page.items if id_ in records]
+        return Page(tuple(self._listed(session, tenant, listed)), page.next_cursor)
 
     def model(self, session: Reader, tenant: Tenant, record: FingerprintRecord) -> Model:
         """One of these models."""
-        summary = anatomies.find_summaries(session, tenant.id, [record.id]).get(record.id)
-        made_from = listings.count_made_from(session, tenant.id, [record.id])
-        return Model(record, summary, made_from[record.id])
+        [model] = self._listed(session, tenant, [record])
+        return model
+
+    def _listed(
+        self, session: Reader, tenant: Tenant, records: Sequence[FingerprintRecord]
+    ) -> list[Model]:
+        ids = [record.id for record in records]
+        summaries = anatomies.find_summaries(session, tenant.id, ids)
+        bases = {id_: each.base for id_, each in summaries.items() if each.base is not None}
+        kin = {
+            each.fingerprint_id: each
+            for each in anatomies.find_kin(session, tenant.id, bases, {*bases.values()})
+            if each.other_id == bases[each.fingerprint_id]
+        }
+        made_from = listings.count_made_from(session, tenant.id, ids)
+        return [
+            Model(each, summaries.get(each.id), kin.get(each.id), made_from[each.id])
+            for each in records
+        ]
 
     def copies(
         self, session: Reader, tenant: Tenant, *, limit: int, offset: int = 0

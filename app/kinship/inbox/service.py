@@ -90,7 +90,7 @@ class InboxService:
         return Found(min(count, _MOST_COUNTED), shown[:limit], is_more, in_no_space)
 
     def copies(self, session: Reader, tenant: Tenant) -> Found[Copy]:
-        """The models that have all lines, or the weights, of another one and no others."""
+        """The models that have all lines, or the weights, of an earlier one and no others."""
         lines = findings.found_as(session, tenant.id, _COPIES, limit=_MOST + 1)
         names = {name for _, name in lines}
         groups = self._same_weights(session, tenant, _MOST + 1)
@@ -99,7 +99,7 @@ class InboxService:
             (id_, Copy(name, space, tuple(sorted(set(group) - {name}))))
             for group in groups
             for name, (id_, space) in group.items()
-            if name not in names
+            if name not in names and id_ != min(group.values())[0]
         ]
         same.sort(key=lambda each: -each[0])
         newest += [each for _, each in same[: _SHOWN - len(newest)]]

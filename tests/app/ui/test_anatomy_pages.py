@@ -6,6 +6,7 @@ import csv
 import io
 
 import httpx
+import numpy as np
 import pytest
 
 from modelkin.core.fingerprints.relations.relation import ORIGIN
@@ -40,7 +41,8 @@ def rows(text: str, table: str) -> list[str]:
 def test_the_list_says_what_was_found(family: httpx.Client) -> None:
     """Each model with what was found, what it declares, and a link."""
     found = {row.partition("</a>")[0].rpartition(">")[2]: row for row in page_rows(family)}
-    assert "all lines of both are equal" in found["acme/base"]
+    assert "root of a family: " in found["acme/base"]
+    assert "all lines of both are equal" in found["mirror/base"]
     assert "assembled" in found["mixer/assembled"]
     assert "acme/tuned" in found["acme/tuned-8bit"]
 
@@ -199,6 +201,42 @@ def test_kin_without_a_date_stand_beside_the_tree(family: httpx.Client) -> None:
     finally:
         for model in ("base", "made", "silent", "wrong", "made-not"):
             assert 204 == family.delete(f"/v1/fingerprints/mute/{model}").status_code
+
+
+def test_a_family_without_lines_is_of_declarations(family: httpx.Client) -> None:
+    """Matrices narrower than 64 have no line; the page does not say that nothing was found."""
+    draw = np.random.default_rng(9)
+    narrow = {"layers.0.weight": draw.normal(size=(48, 48)).astype(np.float32)}
+    put_model(family, "narrow/base", narrow)
+    put_model(family, "narrow/made", narrow, base_model=["narrow/base"])
+    wait_for_anatomies(family)
+    try:
+        text = page(family, "/family?of=narrow/base")
+        assert "narrow/made" in text.partition('id="edges"')[2].partition("</table>")[0]
+        assert 2 == page(family, "/anatomies?q=narrow/").count("no lines to compare")
+    finally:
+        for model in ("base", "made"):
+            assert 204 == family.delete(f"/v1/fingerprints/narrow/{model}").status_code
+
+
+def test_a_model_is_said_to_be_of_the_base_that_it_declares(family: httpx.Client) -> None:
+    """Also where one that is made of both has more lines in common with it."""
+    base = planted.model(11)
+    tuned = DERIVED["noise .05"](base)
+    near = {name: tuned[name] if name > "layers.1" else base[name] for name in base}
+    put_model(family, "kept/base", base)
+    put_model(family, "kept/tuned", tuned, base_model=["kept/base"])
+    put_model(family, "kept/near", near)
+    wait_for_anatomies(family)
+    try:
+        [said] = rows(page(family, "/anatomies?q=kept/tuned"), "anatomies")
+        assert "in kept/base" in said
+        assert "in kept/near" not in said
+        told = page(family, "/anatomies/kept/tuned")
+        assert told.index("kept/base") < told.index("kept/near")
+    finally:
+        for model in ("base", "tuned", "near"):
+            assert 204 == family.delete(f"/v1/fingerprints/kept/{model}").status_code
 
 
 def test_two_models_are_compared_by_tensor(family: httpx.Client) -> None:

@@ -114,7 +114,7 @@ def test_samples_fill_the_inbox_and_go(app: AppHarness) -> None:
     assert 'aria-label="Acknowledge samples/silent"' in row
     for found in ("samples-mirror/base", "samples/average", "samples/mixed", "samples/silent"):
         assert found in shown
-    assert "No job failed" in shown
+    assert "Nothing in doubt, no job failed" in shown
     assert 'href="/family?of=samples%2Fbase"' in shown
     assert "3 of them came as a fingerprint alone" in shown
     assert "; 3 came as a fingerprint alone." in app.http.get("/new").text

@@ -128,12 +128,13 @@ def made_from(
 
 
 def with_fingerprint(session: Reader, tenant_id: int, names: Iterable[str]) -> set[str]:
-    """Those of some names that have a fingerprint; an index holds them."""
+    """Those of some names that have a fingerprint with lines; an index holds the names."""
     wanted, found = sorted(names), set[str]()
     for at in range(0, len(wanted), _PER_STATEMENT):
         query = select(FingerprintRow.name).where(
             FingerprintRow.tenant_id == tenant_id,
             FingerprintRow.name.in_(wanted[at : at + _PER_STATEMENT]),
+            FingerprintRow.keys > 0,
         )
         found |= set(session.scalars(query))
     return found

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
 
-from sqlalchemy import Select, except_, func, literal, null, select, text, union
+from sqlalchemy import Select, except_, exists, func, literal, null, select, text, union
 
 from app.infra.db.database import Reader
-from app.infra.db.tables.anatomies import AnatomyRow
+from app.infra.db.tables.anatomies import AnatomyRow, KinRow
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
 from app.infra.db.tables.fingerprints import FingerprintRow
 from app.infra.db.tables.jobs import JobRow
@@ -85,10 +85,23 @@ def count_new(session: Reader, tenant_id: int, since: datetime, *, most: int) ->
 def found_as(
     session: Reader, tenant_id: int, verdicts: Sequence[AnatomyVerdict], *, limit: int
 ) -> list[tuple[int, str]]:
-    """The ids and names of fingerprints with these verdicts, those stored last first."""
+    """The ids and names of fingerprints with these verdicts, those stored last first.
+
+    Of copies of each other, the one that was stored first is left out.
+    """
     found = list[tuple[int, str]]()
     for verdict in verdicts:
-        own = AnatomyRow.tenant_id == tenant_id, AnatomyRow.verdict == verdict
+        own = [AnatomyRow.tenant_id == tenant_id, AnatomyRow.verdict == verdict]
+        if verdict == "copy":
+            of_it = KinRow.fingerprint_id == AnatomyRow.fingerprint_id, KinRow.verdict == "copy"
+            later, earlier = (
+                exists(select(literal(1)).where(*of_it, each))
+                for each in (
+                    KinRow.other_id > KinRow.fingerprint_id,
+                    KinRow.other_id < KinRow.fingerprint_id,
+                )
+            )
+            own.append(earlier | ~later)
         query = (
             select(FingerprintRow.id, FingerprintRow.name)
             .join(AnatomyRow, AnatomyRow.fingerprint_id == FingerprintRow.id)
