@@ -16,8 +16,10 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from sqlalchemy import text
 
 from app.infra.db.database import Database
+from app.infra.errors import StorageFull
 from modelkin import Support
 from tests.support.app.backups import Copies
 from tests.support.backends import Backend
@@ -73,6 +75,24 @@ def service(backend: Backend, disk: Path) -> Iterator[Server]:
 def drawn(rng: np.random.Generator) -> Support:
     """A support of about K indices."""
     return Support.from_indices(np.flatnonzero(rng.random(M) < K / M), M)
+
+
+def test_a_commit_that_finds_no_room_is_rolled_back(disk: Path) -> None:
+    """What was prepared for the change is taken back: it is certain that no row names it."""
+    ran: list[str] = []
+    with closing(Database(f"sqlite:///{disk}/small.db", timeout=5)) as database:
+        with database.writing() as session:
+            session.execute(text("CREATE TABLE filled (held BLOB)"))
+        (disk / "ballast").write_bytes(bytes(shutil.disk_usage(disk).free - (64 << 10)))
+        with pytest.raises(StorageFull), database.writing() as session:
+            session.after_commit(lambda: ran.append("committed"))
+            session.after_rollback(lambda: ran.append("rolled back"))
+            session.execute(text("INSERT INTO filled VALUES (zeroblob(200000))"))
+            ran.append("executed")
+        assert ["executed", "rolled back"] == ran
+        (disk / "ballast").unlink()
+        with database.writing() as session:
+            assert 0 == session.scalar(text("SELECT count(*) FROM filled"))
 
 
 @pytest.mark.slow

@@ -87,7 +87,8 @@ class Writer(Reader):
     def after_rollback(self, action: Callable[[], None]) -> None:
         """Run ``action`` if the change was certainly not committed.
 
-        If the commit itself fails, its outcome is unknown, and the action does not run.
+        If the commit itself fails, its outcome is unknown, and the action does not run. A disk that
+        is full is the exception: both databases log that a change is committed last of all.
         """
         self._after_rollback.append(action)
 
@@ -162,14 +163,15 @@ class Database:
                 yield session
                 session.flush()
             except BaseException:
-                try:
-                    session.rollback()
-                finally:  # a lost connection has rolled back, too
-                    for action in session._after_rollback:
-                        action()
+                _roll_back(session)
                 raise
-            with fail_points.around("commit"):
-                session.commit()
+            try:
+                with fail_points.around("commit"):
+                    session.commit()
+            except OperationalError as error:
+                if _is_full(error.orig):
+                    _roll_back(session)
+                raise
         for action in session._after_commit:
             action()
 
@@ -232,10 +234,23 @@ class Database:
         self._engines.writing.dispose()
 
 
+def _roll_back(session: Writer) -> None:
+    try:
+        session.rollback()
+    finally:  # a lost connection has rolled back, too
+        for action in session._after_rollback:
+            action()
+
+
+def _is_full(error: object) -> bool:
+    """Whether a driver's error says that the disk is full; so say Postgres and SQLite it."""
+    return any(words in str(error) for words in ("is full", "No space left"))
+
+
 def _refusal(error: object) -> Unavailable:
     """Return the error for the client, with the driver's error as the reason for the log."""
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if "is full" in reason or "No space left" in reason:
+    if _is_full(error):
         return StorageFull("the database has no room left", reason=reason)
     if _is_lock_timeout(error):
         return Unavailable(
