@@ -71,6 +71,9 @@ MIN_KIN_KAPPA = 0.3
 """The kappa from which on a model is no stranger, whatever other models of the space have."""
 SIMILARITY_TOLERANCE = 0.05
 """Similarities that differ by no more count as equal: models made alike differ by as much."""
+MIN_COPY_SIMILARITY = 0.99
+"""The similarity from which on two models are one, as of files of 32 and of 16 bits. What is said
+of either holds for the other, so neither speaks against the base of the other."""
 MIN_STANDARD_ERRORS = 3.0
 """How many standard errors apart two estimates must be to count as different."""
 MAX_LIMIT = 0.7
@@ -239,7 +242,7 @@ def _find_rivals(
     """
     doubtful = None
     for position, rival in enumerate(rivals):
-        if _is_stranger(rival.to_model, unrelated):
+        if _is_stranger(rival.to_model, unrelated) or _is_copy(rival.to_model):
             continue
         declared = base if rival.base is None else rival.base
         nearer = _above(rival.to_model, declared)
@@ -255,6 +258,10 @@ def _is_stranger(measured: Estimate, unrelated: Background | None) -> bool:
     if unrelated is None:
         return _is_kin(measured) is False
     return stands_out(measured, unrelated) is False
+
+
+def _is_copy(measured: Estimate) -> bool:
+    return measured.similarity - 2 * measured.standard_error >= MIN_COPY_SIMILARITY
 
 
 def _is_behind(base: Estimate, runner_up: Estimate | None) -> bool:

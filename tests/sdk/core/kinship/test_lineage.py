@@ -223,6 +223,16 @@ def test_kin_beyond_chance_may_still_have_a_rival() -> None:
     assert Judgement("consistent", "kappa") == judge(base, [by_chance], WEIGHTS)
 
 
+def test_a_copy_says_nothing_against_a_base() -> None:
+    """A silent file of 16 bits is as near to the base as the model is; a fine-tune is no copy."""
+    base = Estimate(0.86, 0.0, 0.85)
+    copy, tuned = (Rival(Estimate(s, 0.0, s), base) for s in (0.995, 0.95))
+    assert Judgement("consistent", "kappa") == judge(base, [copy], WEIGHTS)
+    assert Judgement("inconclusive", "doubt", 1) == judge(base, [copy, tuned], WEIGHTS)
+    unsure = Rival(Estimate(0.995, 0.01), base)
+    assert Judgement("inconclusive", "doubt", 0) == judge(base, [unsure], WEIGHTS)
+
+
 @given(similarity=st.floats(0, 1), nearest=st.floats(0, 1), mean=st.floats(0, 1))
 def test_the_nearest_is_no_stranger(similarity: float, nearest: float, mean: float) -> None:
     """A base within .05 of the nearest model is never held to be unrelated."""
