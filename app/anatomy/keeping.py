@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 from app.anatomy.events import anatomy_changed
 from app.anatomy.pairs import both_ways
-from app.anatomy.records import Kin, ModelAnatomy, Summary, base_among
+from app.anatomy.records import Kin, ModelAnatomy, Summary, base_among, put_together_of
 from app.anatomy.repositories import anatomies
 from app.anatomy.repositories.anatomies import Due
 from app.anatomy.service import AnatomyService
@@ -278,8 +278,11 @@ class AnatomyKeeper:
         ids = {other.name: other.id for other in found.records.values() if other.id in same}
         new = _summary(record, found, ids)
         anatomies.put_summary(session, new)
+        sources = {name for each in (old, new) if each for name in put_together_of(each.relations)}
         for listener in self._listeners:
             listener(session, tenant, record.name, are_bases=due.is_changed)
+            for name in sources:
+                listener(session, tenant, name, are_bases=False)
         self._part(session, tenant, record, found)
         if found.degraded:
             anatomies.put_off(session, due, _later(due))

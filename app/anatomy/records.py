@@ -22,6 +22,7 @@ __all__ = [
     "TensorPairs",
     "base_among",
     "edge_to",
+    "put_together_of",
 ]
 
 
@@ -224,3 +225,13 @@ def base_among(
             if edge in wanted:
                 return other.id
     return None
+
+
+def put_together_of(relations: Iterable[Relation]) -> set[str]:
+    """The names of the models that a checkpoint is an average of, or was assembled of."""
+    return {
+        name
+        for each in relations
+        if each.relation in ("average", "assembled")
+        for name in each.models
+    }

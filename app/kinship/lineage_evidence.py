@@ -146,6 +146,10 @@ class LineageEvidence:
             self._copies(session),
         ]
 
+    @property
+    def _made_of_it(self) -> Collection[str]:
+        return () if self.lines is None else self.lines.made_of_it
+
     def _copies(self, session: Reader) -> str | None:
         """A clause on the models with the very same support, and when each was stored."""
         same = [item.model for item in self.near if item.similarity >= 1.0]
@@ -185,13 +189,13 @@ class LineageEvidence:
             return None
         if self.is_root:
             return self._other_root(session)
-        likely = measured.standing_out(measured.background, self.family.bases)
+        likely = measured.standing_out(measured.background, self.family.bases, self._made_of_it)
         if likely is not None or verdict != "mismatch":
             return likely
         # The base is contradicted, so those that declare it are strangers too.
         made_from_it = self.family.derivatives(session, self.space)
         everyone = self.neighborhood.background(unrelated=True, without=made_from_it)
-        return measured.standing_out(everyone, self.family.bases)
+        return measured.standing_out(everyone, self.family.bases, self._made_of_it)
 
     @cached_property
     def is_root(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from app.kinship.family import Family
@@ -90,7 +90,10 @@ class Measurements:
         ]
 
     def standing_out(
-        self, background: Background, bases: Mapping[str, Sequence[str]]
+        self,
+        background: Background,
+        bases: Mapping[str, Sequence[str]],
+        made_of_it: Collection[str] = (),
     ) -> str | None:
         """The nearest rival that stands out from a background, or a base of it that is as near.
 
@@ -101,8 +104,10 @@ class Measurements:
         Args:
             background: the background of unrelated models.
             bases: the declared bases of every model that was read.
+            made_of_it: models that were put together of this one, and so are no base of it.
         """
-        out = {item.model: item.similarity for item in self.all_standing_out(background)}
+        standing = self.all_standing_out(background)
+        out = {each.model: each.similarity for each in standing if each.model not in made_of_it}
         equal = {item.model for item in self.rivals if _is_equal(item)}
         named = {base for each in bases.values() for base in each}
         likely = max(out, key=lambda name: (name in equal, out[name], name in named), default=None)

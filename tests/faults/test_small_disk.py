@@ -84,11 +84,16 @@ def test_a_commit_that_finds_no_room_is_rolled_back(disk: Path) -> None:
         with database.writing() as session:
             session.execute(text("CREATE TABLE filled (held BLOB)"))
         (disk / "ballast").write_bytes(bytes(shutil.disk_usage(disk).free - (64 << 10)))
-        with pytest.raises(StorageFull), database.writing() as session:
-            session.after_commit(lambda: ran.append("committed"))
-            session.after_rollback(lambda: ran.append("rolled back"))
-            session.execute(text("INSERT INTO filled VALUES (zeroblob(200000))"))
-            ran.append("executed")
+
+        def fill() -> None:
+            with database.writing() as session:
+                session.after_commit(lambda: ran.append("committed"))
+                session.after_rollback(lambda: ran.append("rolled back"))
+                session.execute(text("INSERT INTO filled VALUES (zeroblob(200000))"))
+                ran.append("executed")
+
+        with pytest.raises(StorageFull):
+            fill()
         assert ["executed", "rolled back"] == ran
         (disk / "ballast").unlink()
         with database.writing() as session:

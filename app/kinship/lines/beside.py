@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from app.kinship.lines.caveats import caveats
+from app.kinship.lines.caveats import caveats, made_of_it_text
 from app.kinship.lines.judge import Lines
 from app.kinship.lines.records import JudgedByLines
 from modelkin.core.fingerprints.relations.wording import listed, percent
@@ -75,6 +75,7 @@ def clauses_of_lines(
         said.append(f"beside several models, by lines: {together}")
     if decided is not None and lineage.verdict != "cycle":
         said += caveats(lines.model, decided)
+    said += made_of_it_text(lines.made_of_it)
     return said
 
 

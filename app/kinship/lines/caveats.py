@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from app.kinship.lines.records import JudgedByLines, ReadModel
+from modelkin.core.fingerprints.relations.wording import listed
 
-__all__ = ["caveats"]
+__all__ = ["caveats", "made_of_it_text"]
 
 _FEWER: Final = 0.8
 """The bits of a quantised file, at most, of those that its base has."""
@@ -28,3 +30,12 @@ def caveats(model: ReadModel, base: JudgedByLines) -> list[str]:
     if model.record.stated_by == "hub" and base.base.stated_by == "client":
         said.append("a client sent the fingerprint of the base, so it contradicts nothing")
     return said
+
+
+def made_of_it_text(names: Collection[str]) -> list[str]:
+    """A clause on near models that are no base, since they were made of the model; or none."""
+    if not names:
+        return []
+    near = listed([repr(name) for name in sorted(names)])
+    was = "was" if len(names) == 1 else "were each"
+    return [f"{near} {was} put together of this model and others, as the tensors show"]

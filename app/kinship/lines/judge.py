@@ -43,6 +43,7 @@ class Lines:
         whole: what it is to several of them together; None where each is by itself.
         near: the models with lines in common; None where they were not needed.
         family: what it and these models declare; None where they were not needed.
+        made_of_it: names of near models that anatomies say were put together of it and others.
     """
 
     model: ReadModel
@@ -50,6 +51,7 @@ class Lines:
     whole: Whole | None
     near: NearModels | None
     family: Family | None
+    made_of_it: Collection[str] = ()
 
     @property
     def is_root(self) -> bool:
@@ -70,7 +72,9 @@ class Lines:
         if self.near is None or self.family is None:
             return None
         among = {*roots, *_roots(self.family)} if is_root or self.is_root else None
-        return _likely(self.model.record, self.near, self.family, among)
+        items = [each for each in self.near.items if each.record.name not in self.made_of_it]
+        near = replace(self.near, items=items)
+        return _likely(self.model.record, near, self.family, among)
 
     def relation(self, evidence: LineEvidence | None) -> LineageRelation | None:
         """What the model is to its bases in one word: to several together, else to one.
@@ -145,13 +149,17 @@ class LineJudge:
                 judgement = judge_by_lines(model.fingerprint, name, base.fingerprint)
                 compared.append(judgement.comparison)
                 bases[name] = JudgedByLines.of(model, base.record, judgement)
-        near, family = None, None
+        near, family, made_of_it = None, None, set[str]()
         if not any(each.judgement.verdict == "consistent" for each in bases.values()):
             near = self._kinfolk.near(session, tenant, model.record, deadline)
             family = self._family(session, tenant, model, declared, near)
             bases = self._contradicted(session, model, bases, near, family, deadline)
-        whole = self._whole(session, tenant, model, compared, bases)
-        return Lines(model, bases, whole, near, family)
+            whole = [each.record for each in near.items if each.verdict in WHOLE]
+            made_of_it = self._kinfolk.made_of(
+                session, tenant, model.record, whole[:_MOST_RIVALS], deadline
+            )
+        together = self._whole(session, tenant, model, compared, bases)
+        return Lines(model, bases, together, near, family, made_of_it)
 
     def share(
         self, session: Reader, tenant: Tenant, name: str, base: str, known: Lines | None

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.anatomy.families import FamilyService
-from app.anatomy.records import Summary, edge_to
+from app.anatomy.records import Summary, edge_to, put_together_of
 from app.anatomy.service import AnatomyService
 from app.fingerprints.records import FingerprintRecord
 from app.infra.db.database import Reader
 from app.infra.deadlines import Deadline
+from app.infra.errors import FingerprintNotFound
 from app.kinship.lines.records import NearByLines
 from app.tenancy.auth.records import Tenant
+from modelkin.core.fingerprints.relations.relation import Relation
 
 __all__ = ["Kinfolk", "NearModels"]
 
@@ -72,6 +74,44 @@ class Kinfolk:
         """The stored anatomy of a model; None where it is to be made, or made again."""
         found = self._families.summaries(session, tenant, [record]).get(record.id)
         return None if found is None or found.is_due else found
+
+    def made_of(
+        self,
+        session: Reader,
+        tenant: Tenant,
+        record: FingerprintRecord,
+        others: Sequence[FingerprintRecord],
+        deadline: Deadline,
+    ) -> set[str]:
+        """The names of those of other models that an anatomy says were put together of this one.
+
+        The anatomy of the first of them is made where none is stored, as right after a push.
+        """
+        stored = self._families.summaries(session, tenant, [record, *others])
+        found, made = set[str](), 0
+        for each in others:
+            summary = stored.get(each.id)
+            if summary is not None and not summary.is_due:
+                relations = summary.relations
+            elif not made:
+                made += 1
+                relations = self._relations(session, tenant, each, deadline)
+            else:
+                continue
+            if record.name in put_together_of(relations):
+                found.add(each.name)
+        own = stored.get(record.id)
+        return found - (set() if own is None else put_together_of(own.relations))
+
+    def _relations(
+        self, session: Reader, tenant: Tenant, record: FingerprintRecord, deadline: Deadline
+    ) -> tuple[Relation, ...]:
+        """Those of a model whose anatomy is not stored; none if it was removed meanwhile."""
+        try:
+            found = self._anatomies.anatomy(session, tenant, record, deadline=deadline)
+        except FingerprintNotFound:
+            return ()
+        return found.anatomy.relations
 
     def _found(
         self, session: Reader, tenant: Tenant, record: FingerprintRecord, deadline: Deadline

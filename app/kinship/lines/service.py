@@ -13,7 +13,7 @@ from app.infra.db.database import Reader
 from app.infra.deadlines import NEVER, Deadline
 from app.kinship.family import Family
 from app.kinship.lineage_comparer import require_time
-from app.kinship.lines.caveats import caveats
+from app.kinship.lines.caveats import caveats, made_of_it_text
 from app.kinship.lines.judge import LineJudge, Lines
 from app.kinship.lines.records import JudgedByLines, ReadModel
 from app.kinship.lines.summary import with_summary
@@ -91,6 +91,7 @@ class FingerprintLineageService:
             truncated=lines.near is not None and lines.near.truncated,
         )
         said = caveats(model, base) if base is not None and counts else []
+        said += made_of_it_text(lines.made_of_it)
         together = () if lines.whole is None else lines.whole.shown
         return with_summary(lineage, together, said, is_root=lines.is_root)
 

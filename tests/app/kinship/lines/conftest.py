@@ -34,6 +34,9 @@ def planted(name: str) -> Fingerprint:
     base = model(0)
     if name in DERIVED:
         tensors = DERIVED[name](base)
+    elif name == "mixed":
+        of_stranger = [each for each in base if each.startswith(("layers.2.", "layers.3."))]
+        tensors = base | {each: model(1)[each] for each in of_stranger}
     elif name in ("tuned", "sibling"):
         tensors = changed(base, 3 if name == "tuned" else 4)
     else:

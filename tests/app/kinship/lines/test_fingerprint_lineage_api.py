@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.anatomy.keeping import AnatomyKeeper
+from app.anatomy.repositories.anatomies import Due
 from tests.app.kinship.lines.conftest import NEW, OLD, Fingerprints, planted, words
 
 
@@ -133,6 +135,22 @@ def test_a_root_is_offered_no_child_of_its_own(stored: Fingerprints) -> None:
     stored.put("base", planted("base"), published_at=NEW)
     stored.put("silent", planted("base"), published_at=OLD)
     assert "silent" == stored.lineage("base")["likely_base"]
+
+
+def test_no_base_is_offered_that_was_put_together_of_the_model(stored: Fingerprints) -> None:
+    """Its anatomy says of what, whether it is stored already or not. The merge has its sources."""
+    stored.put("stranger", planted("stranger"))
+    mixed = stored.put("mixed", planted("mixed")).record
+    assert "mixed" == stored.lineage("stranger")["likely_base"]  # half of it may be anything
+    stored.put("base", planted("base"))
+    said = "'mixed' was put together of this model and others, as the tensors show."
+    for _ in range(2):
+        found = stored.lineage("stranger")
+        assert ("undeclared", None) == (found["verdict"], found["likely_base"])
+        assert said in found["summary"]
+        assert stored.lineage("mixed")["likely_base"] in ("stranger", "base")
+        keeper = stored.app.services[AnatomyKeeper]
+        keeper.make(stored.app.tenant, Due(mixed.id, is_changed=True, hint=None, failures=0))
 
 
 def test_an_unknown_base_is_said_to_be_so(stored: Fingerprints) -> None:
