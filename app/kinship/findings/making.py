@@ -12,6 +12,7 @@ from app.kinship.repository import declared_bases, ids_declaring
 from app.models.catalog.records import ModelRecord
 from app.models.catalog.repositories.candidates import candidates_by_name
 from app.models.spaces.records import SpaceRecord
+from modelkin.core.kinship.lineage import MIN_COPY_SIMILARITY
 from modelkin.types.lineages import Lineage
 from modelkin.types.reports.audits import LineageFinding
 
@@ -95,18 +96,32 @@ def _is_no_finding(session: Reader, space: SpaceRecord, lineage: Lineage) -> boo
     """Whether a model without a declaration needs none: nothing stands out, or it is a root.
 
     A root is declared as the base of others, and whatever else stands out near it declares a base
-    of its own: if that is wrong, it is a finding about that model. Supports of gradients show whose
-    data are alike, as in a federation, whatever they were made from.
+    of its own: if that is wrong, it is a finding about that model. That a root is a copy of another
+    one is listed among the copies. Supports of gradients show whose data are alike, as in a
+    federation, whatever they were made from.
     """
     if lineage.likely_base is None or space.importance.kind in OF_DATA:
         return True
     if not ids_declaring(session, space, [lineage.model]):
         return False
+    if _is_copy(lineage):
+        return True
     outside = {
         kin.model for kin in lineage.kin if kin.relation is None and kin.stands_out is not False
     }
     declared = declared_bases(session, space, outside | {lineage.likely_base})
     return all(declared.get(name) for name in outside | {lineage.likely_base})
+
+
+def _is_copy(lineage: Lineage) -> bool:
+    """Whether a model and its likely base are one, by lines or by S."""
+    if lineage.likely_by_lines is not None:
+        return lineage.likely_by_lines.verdict == "copy"
+    return any(
+        kin.similarity >= MIN_COPY_SIMILARITY
+        for kin in lineage.kin
+        if kin.model == lineage.likely_base
+    )
 
 
 def _news_from(finding: LineageFinding) -> float:

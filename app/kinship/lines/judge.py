@@ -154,10 +154,7 @@ class LineJudge:
             near = self._kinfolk.near(session, tenant, model.record, deadline)
             family = self._family(session, tenant, model, declared, near)
             bases = self._contradicted(session, model, bases, near, family, deadline)
-            whole = [each.record for each in near.items if each.verdict in WHOLE]
-            made_of_it = self._kinfolk.made_of(
-                session, tenant, model.record, whole[:_MOST_RIVALS], deadline
-            )
+            made_of_it = self._kinfolk.made_of(session, tenant, model.record, near.items, deadline)
         together = self._whole(session, tenant, model, compared, bases)
         return Lines(model, bases, together, near, family, made_of_it)
 

@@ -16,11 +16,14 @@ from app.infra.errors import FingerprintNotFound
 from app.kinship.lines.records import NearByLines
 from app.tenancy.auth.records import Tenant
 from modelkin.core.fingerprints.relations.relation import Relation
+from modelkin.core.fingerprints.sources import WHOLE
 
 __all__ = ["Kinfolk", "NearModels"]
 
 _MOST: Final = 50
 """The kin of a model that are looked at: those with most in common."""
+_MOST_ASKED: Final = 5
+"""Those whose anatomies are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +83,17 @@ class Kinfolk:
         session: Reader,
         tenant: Tenant,
         record: FingerprintRecord,
-        others: Sequence[FingerprintRecord],
+        near: Sequence[NearByLines],
         deadline: Deadline,
     ) -> set[str]:
-        """The names of those of other models that an anatomy says were put together of this one.
+        """The names of those of near models that an anatomy says were put together of this one.
 
-        The anatomy of the first of them is made where none is stored, as right after a push.
+        It may name a copy of this one. The anatomy of the first of them is made where none is
+        stored, as right after a push.
         """
+        same = {record.name, *(each.record.name for each in near if each.verdict == "copy")}
+        whole = [each.record for each in near if each.verdict in WHOLE]
+        others = [each for each in whole if each.name not in same][:_MOST_ASKED]
         stored = self._families.summaries(session, tenant, [record, *others])
         found, made = set[str](), 0
         for each in others:
@@ -98,7 +105,7 @@ class Kinfolk:
                 relations = self._relations(session, tenant, each, deadline)
             else:
                 continue
-            if record.name in put_together_of(relations):
+            if same & put_together_of(relations):
                 found.add(each.name)
         own = stored.get(record.id)
         return found - (set() if own is None else put_together_of(own.relations))

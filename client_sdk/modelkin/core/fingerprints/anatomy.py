@@ -156,8 +156,9 @@ def anatomy_of(
             origin of a few tensors, they stand before models of which others say what they are.
         of_equals: names of models that stand first among those that add as many lines, in this
             order: of a base and its children one cannot tell by lines which a layer comes from.
-        made_from_it: names of models that are declared to be made from the checkpoint, which is no
-            average of them: two that drifted from it in other ways have it between them.
+        made_from_it: names of models that are declared to be made from the checkpoint. They stand
+            last, and it is no average of them: two that drifted from it in other ways have it
+            between them.
         of_catalogue: whether they were chosen among the bases of a catalogue.
     """
     among: Among = "catalogue" if of_catalogue else "given" if asked is None else "stored"
@@ -165,7 +166,9 @@ def anatomy_of(
     found = [each for each in comparisons if each.log10_p < MODEL_LIMIT]
     scale = max([checkpoint.scale, *(each.ours.scale for each in comparisons)])
     alone = {each.model: parent_of(checkpoint, each, asked) for each in found}
-    first = {name for name, each in alone.items() if name in preferred and each.verdict in WHOLE}
+    heirs = {name for name in alone if name in made_from_it}
+    whole = {name for name, each in alone.items() if each.verdict in WHOLE}
+    first = (whole & {*preferred}) - heirs
     held = np.bincount(checkpoint.owners, minlength=len(checkpoint.tensors))
     tensors = tuple(
         TensorAnatomy(
@@ -191,7 +194,8 @@ def anatomy_of(
         for number, tensor in enumerate(checkpoint.tensors)
     )
     copies = {name for name, each in alone.items() if each.verdict == "copy"}
-    ranked = _nearest_first(found, [copies & first, first], of_equals)
+    tiers = [copies & first, first, alone.keys() - heirs]
+    ranked = _nearest_first(found, tiers, of_equals)
     parents = tuple(replace(alone[each.model], added=added) for each, added in ranked)
     said = relations(
         checkpoint,
@@ -210,8 +214,7 @@ def _nearest_first(
     """The models by what each adds to those before, and this share of the checkpoint's lines.
 
     Args:
-        tiers: names of models that stand before all others, those of the first before those of the
-            next.
+        tiers: names of models, those of the first before those of the next, and last all others.
         of_equals: as :func:`anatomy_of` has it.
     """
     ranks = {name: rank for rank, name in enumerate(of_equals)}

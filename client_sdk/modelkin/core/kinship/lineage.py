@@ -25,6 +25,7 @@ from modelkin.core.similarity.background import Background
 __all__ = [
     "BASE_RELATIONS",
     "MAX_CHANCE_KAPPA",
+    "MIN_COPY_SIMILARITY",
     "MIN_BACKGROUND_MODELS",
     "MIN_KIN_KAPPA",
     "BaseRelation",

@@ -120,6 +120,7 @@ def test_lines_offer_a_root_no_child_of_its_own(stored: Fingerprints, space: Fam
     space.declare("other-1", "other-0")
     assert "base" == space.lineage("other-0")["likely_base"]  # two roots are one each
     assert "other-0" == space.lineage("base")["likely_base"]
+    assert [] == space.findings(verdict="undeclared")  # they are among the copies
 
 
 def test_a_root_by_lines_is_offered_no_child_by_s(stored: Fingerprints, space: Family) -> None:

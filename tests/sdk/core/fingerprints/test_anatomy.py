@@ -288,6 +288,14 @@ def test_a_copy_of_what_was_assembled_hides_no_source(base: Tensors) -> None:
     assert {"assembled": ("base", "other"), "copy": ("copy",)} == said
 
 
+def test_what_was_made_from_it_stands_behind_a_copy(base: Tensors) -> None:
+    """Also where the files of its children were read, and a client stated the copy."""
+    known = {"copy": fingerprint(base), "child": fingerprint(DERIVED["noise .05"](base))}
+    compared = [compare(known["copy"], name, of) for name, of in known.items()]
+    found = anatomy_of(known["copy"], compared, preferred={"child"}, made_from_it={"child"})
+    assert ("copy", ["copy", "child"]) == (found.verdict, [p.model for p in found.parents])
+
+
 def test_a_few_tensors_of_a_model_that_was_read_stand_behind_a_whole_one(base: Tensors) -> None:
     """A word table that many have does not hide what a checkpoint was made from."""
     child = fingerprint(model(1) | {"embed": base["embed"]})

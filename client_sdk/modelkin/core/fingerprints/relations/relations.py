@@ -74,14 +74,20 @@ def relations(
         models: how many were asked.
         among: what was asked: models that somebody gave, or all that are stored or that a
             catalogue has, among which the parents were found by their keys.
-        made_from_it: the parents that are declared to be made from the checkpoint.
+        made_from_it: the parents that are declared to be made from the checkpoint, and so are
+            neither sources of its tensors nor two of which it is an average.
     """
     if not checkpoint.lines:
         return (Relation("none", (), _NO_LINES),)
     if not parents:
         return (Relation("none", (), _nothing(models, among)),)
-    # Of a copy behind the nearest model no tensor comes: it has all of them, from the same places.
-    apart = [at for at, each in enumerate(parents) if not at or each.verdict != "copy"]
+    # No tensor comes from a copy behind the nearest model, which has all from the same places too,
+    # and none from a model that was made from this one.
+    apart = [
+        at
+        for at, each in enumerate(parents)
+        if not at or (each.verdict != "copy" and each.model not in made_from_it)
+    ]
     found_in = sources_of([comparisons[at] for at in apart])
     sources = {apart[at]: own for at, own in found_in.items()}
     is_whole = any(parents[at].verdict in WHOLE for at in sources)
