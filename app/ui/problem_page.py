@@ -21,6 +21,8 @@ __all__ = ["problem_page"]
 
 _FOR_PROGRAMS: Final = ("/v1/", "/metrics", "/livez", "/readyz", "/openapi.json", "/assets/")
 _SAFE: Final = frozenset({"GET", "HEAD"})
+_PASSING: Final = frozenset({429, 503})
+"""What a page may not be a moment later."""
 
 _TITLES: Final = {
     403: "Not allowed",
@@ -50,6 +52,7 @@ def problem_page(
         headers=headers,
         title=_TITLES.get(status, document["title"]),
         problem={**document, "status": status},
+        can_repeat=status in _PASSING and request.method in _SAFE,
     )
 
 

@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
+from app.infra.errors import Unavailable
 from app.kinship.findings.service import FindingService
+from app.kinship.inbox.service import InboxService
 from tests.app.tenancy.auth.test_keys import new_key
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.explorer.pages import HOSTILE_NAMES
@@ -188,3 +190,22 @@ def test_new_models_are_listed(app: AppHarness) -> None:
     app.put_support(space, "org/fresh", SUPPORT)
     shown = app.http.get("/new").text
     assert f'href="/spaces/{space}/models/org/fresh"' in shown
+
+
+def test_a_database_that_is_away_has_a_page(
+    app: AppHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so, offers to try again, and tells where the reason is."""
+
+    def away(*_: object, **__: object) -> None:
+        raise Unavailable("the database cannot serve this now", reason="it was stopped")
+
+    monkeypatch.setattr(InboxService, "findings", away)
+    answer = app.http.get("/findings?show=doubted", headers={"Accept": "text/html"})
+    assert 503 == answer.status_code
+    shown = unescape(answer.text)
+    assert "The database cannot serve this now" in shown
+    assert '<a class="button" href="">Try again</a>' in shown
+    number = answer.headers["X-Request-ID"]
+    assert f"Request {number}: the log of the service says under this number" in shown
+    assert "it was stopped" not in shown
