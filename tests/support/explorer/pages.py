@@ -50,6 +50,7 @@ _PATHS: Final = {
     "the inbox": "/",
     "new models": "/new",
     "contradicted declarations": "/findings",
+    "declarations in doubt": "/findings?show=doubted",
     "undeclared kin": "/findings?show=undeclared",
     "spaces": "/spaces",
     "spaces found": "/?q=space-",

@@ -62,10 +62,12 @@ def test_nothing_that_was_stored_runs(explorer: Explorer, visit: Visit) -> None:
     paths += [f"/spaces/{space}/graph", f"/spaces/{space}/graph?of={quote(HOSTILE_NAMES[0])}"]
     paths.append(f"/spaces/{space}/pairs?a={quote(HOSTILE_NAMES[0])}&b={quote(HOSTILE_NAMES[1])}")
     paths.append(f"/spaces/{space}/upload")
+    paths += ["/", "/new", "/findings", "/findings?show=doubted", "/findings?show=undeclared"]
+    paths += ["/anatomies", "/duplicates", "/check", f"/spaces/{space}/lineages?show=all"]
     paths += ["/keys", "/sources", f"/sources/{explorer.source}"]
     paths += ["/subscriptions", f"/subscriptions/{explorer.subscription}"]
     for name in map(quote, HOSTILE_NAMES[:2]):
-        paths += [f"/anatomies/{name}", f"/family?of={name}"]
+        paths += [f"/anatomies/{name}", f"/family?of={name}", f"/relatives?of={name}"]
         paths.append(f"/tensors?a={name}&b={quote(HOSTILE_NAMES[0])}")
     for path in paths:
         page = visit.open(explorer.address(path))
