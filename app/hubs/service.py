@@ -207,8 +207,13 @@ class SourceService:
         return self._poll_if_due(session, after)
 
     def delete(self, session: Writer, tenant: Tenant, source_id: str) -> None:
-        """Delete a source and its hub events; its models stay. :class:`SourceNotFound`."""
+        """Delete a source with its hub events, and end its jobs; its models stay.
+
+        Raises:
+            SourceNotFound: there is no source with this id.
+        """
         source = sources.lock_source(session, tenant, source_id)
+        self._sync.end_all(session, tenant, source.id)
         sources.delete_source(session, source.id)
 
     def poll(self, session: Writer, tenant: Tenant, source_id: str) -> JobRecord:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from app.infra.db.database import Writer
@@ -100,6 +101,11 @@ class SyncScheduler:
         return self._enqueue(
             session, tenant, POLL, source_id, asked, space=space, running_will_do=in_time
         )
+
+    def end_all(self, session: Writer, tenant: Tenant, source_id: str) -> None:
+        """Cancel the unfinished jobs of a source, which is deleted in the same transaction."""
+        kinds, now = (INGEST, BACKFILL, POLL), datetime.now(UTC)
+        repository.cancel_unfinished(session, tenant, kinds, ("source", source_id), now)
 
     def _enqueue(
         self,

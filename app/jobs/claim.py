@@ -148,7 +148,10 @@ class JobClaim:
     def _queue_again(self, **values: Any) -> None:
         def queue(session: Writer) -> None:
             now = datetime.now(UTC)
-            self._change(session, state="queued", worker=None, queued_at=now, **values)
+            wanted = JobRow.cancel_requested.is_(False)
+            again = {"state": "queued", "worker": None, "queued_at": now, **values}
+            if self._change(session, wanted, **again) is None and self._is_cancelled(session):
+                self._end(session, "cancelled", error=CANCELLED)
             session.notify(CHANNEL)
 
         self._write(queue)

@@ -19,11 +19,12 @@ from app.infra.db.pagination import decode_cursor, page_length, page_of
 from app.infra.db.tables.jobs import JobRow
 from app.infra.db.tables.tenants import TenantRow
 from app.infra.errors import JobNotFound
-from app.jobs.records import JobRecord, JobState
+from app.jobs.records import CANCELLED, JobRecord, JobState
 from app.tenancy.auth.records import OwnedSpace, Tenant
 from modelkin.types.paging import Page
 
 __all__ = [
+    "cancel_unfinished",
     "count_unfinished",
     "find_job",
     "find_by_dedup_key",
@@ -106,6 +107,31 @@ def make_job_due(session: Writer, job: JobRecord) -> None:
         .values(not_before=None)
         .execution_options(synchronize_session=False)
     )
+
+
+def cancel_unfinished(
+    session: Writer,
+    tenant: Tenant,
+    kinds: Collection[str],
+    parameter: tuple[str, str],
+    now: datetime,
+) -> None:
+    """Cancel the jobs of some kinds that have a parameter: queued ones at once.
+
+    The running ones end as soon as their handlers notice. None of them can succeed any more.
+    """
+    name, value = parameter
+    unfinished = (
+        update(JobRow)
+        .where(JobRow.tenant_id == tenant.id, JobRow.kind.in_(kinds))
+        .where(JobRow.finished_at.is_(None), JobRow.parameters[name].as_string() == value)
+        .values(cancel_requested=True, dedup_key=None, revision=JobRow.revision + 1)
+        .execution_options(synchronize_session=False)
+    )
+    ended = {"state": "cancelled", "error": CANCELLED, "finished_at": now}
+    session.execute(unfinished.where(JobRow.state == "queued").values(**ended))
+    running = unfinished.where(JobRow.state == "running", JobRow.cancel_requested.is_(False))
+    session.execute(running)
 
 
 def jobs_by_id(session: Reader, ids: Collection[str]) -> dict[str, JobRecord]:

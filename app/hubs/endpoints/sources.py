@@ -140,7 +140,7 @@ def delete(
     sources: Service[SourceService],
     source: SourceId,
 ) -> None:
-    """Delete a source. The models that came from it stay."""
+    """Delete a source, and cancel its jobs. The models that came from it stay."""
     with context.writing() as session:
         sources.delete(session, context.tenant, source)
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from app.hubs.repositories import source_models
-from app.hubs.service import SourceService
+from app.hubs.service import OpenSource, SourceService
+from app.hubs.sync_requests import POLL
+from app.infra.db.database import Reader
+from app.infra.errors import Unavailable
+from app.jobs.service import JobService
+from app.tenancy.auth.records import Tenant
 from tests.app.hubs.conftest import GOOD, refused
 from tests.support.app.harness import AppHarness
 from tests.support.models.checkpoints import random_tensors, safetensors
@@ -90,15 +95,41 @@ def test_a_source_that_only_records(app: AppHarness) -> None:
     assert "only recorded" in job.error["detail"]
 
 
-def test_a_source_that_was_deleted(hub: Hub, app: AppHarness) -> None:
-    """A sync that comes after is in vain, and no failure."""
-    source = app.hubs.follow(hub.url)
-    job = app.hubs.enqueue(source, "org/a")
+def test_a_source_that_is_deleted_ends_its_jobs(hub: Hub, app: AppHarness) -> None:
+    """None of them waits or succeeds later; those of other sources stay."""
+    source, other = app.hubs.follow(hub.url), app.hubs.follow(hub.url)
+    jobs, stays = app.services[JobService], app.hubs.enqueue(other, "org/a")
+    ended = [app.hubs.enqueue(source, "org/a"), app.hubs.enqueue(source, "org/b")]
     with app.database.writing() as session:
+        ended.append(jobs.enqueue(session, app.tenant, POLL, {"source": source.id}))
         app.services[SourceService].delete(session, app.tenant, source.id)
-    done = app.worker.execute(job)
-    assert done.result is not None, done.error
-    assert "ignored" == done.result["outcome"]
+    with app.database.reading() as session:
+        found = {job.id: jobs.get(session, app.tenant, job.id) for job in (*ended, stays)}
+    assert all("cancelled" == found[job.id].state for job in ended)
+    assert all(found[job.id].finished and found[job.id].error for job in ended)
+    assert ("queued", False) == (found[stays.id].state, found[stays.id].cancel_requested)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_source_that_is_deleted_while_its_poll_runs(
+    hub: Hub, app: AppHarness, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The poll ends as cancelled, also where the hub is away and it would be tried again."""
+    source, service = app.hubs.follow(hub.url), app.services[SourceService]
+    with app.database.writing() as session:
+        job = service.poll(session, app.tenant, source.id)
+    opened = service.open
+
+    def open_late(session: Reader, tenant: Tenant, source_id: str) -> OpenSource:
+        found = opened(session, tenant, source_id)
+        with app.database.writing() as writer:
+            service.delete(writer, tenant, source_id)
+        if fails:
+            raise Unavailable("the hub is away")
+        return found
+
+    monkeypatch.setattr(service, "open", open_late)
+    assert "cancelled" == app.worker.execute(job).state
 
 
 def test_a_failure_is_known_with_its_revision(hub: Hub, app: AppHarness) -> None:
