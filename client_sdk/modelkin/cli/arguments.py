@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from modelkin._option_parser import OptionParser
@@ -28,7 +28,6 @@ _RENAMED: Final = {"--k": "--support-size", "-k": "--support-size", "--run": "mo
 _OTHER_NAMES: Final = {
     **dict.fromkeys(("ls", "list"), "models, spaces or jobs"),
     **dict.fromkeys(("audit", "findings", "inbox"), "lineage"),
-    **dict.fromkeys(("delete", "del", "remove"), "rm"),
     **dict.fromkeys(("search", "find", "query", "similar", "nearest"), "neighbors"),
     **dict.fromkeys(("upload", "add", "put", "store"), "push"),
     **dict.fromkeys(("download", "get"), "pull"),
@@ -42,6 +41,10 @@ _OTHER_NAMES: Final = {
     "kin": "relatives",
 }
 """Names that other programs have, each with the command that does that here."""
+_REMOVALS: Final = ("rm", "remove", "delete", "del")
+"""Words for one thing: each is the name of the command or action that has one of them."""
+_ENDINGS: Final = ("revoke", "withdraw", "cancel")
+"""Actions that may be meant by such a word where nothing can be deleted."""
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -58,6 +61,8 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if words[0] in ("--version", "version"):
         _tell(f"modelkin {__version__}")
     command, rest = _command(words)
+    if command.name in _REMOVALS:
+        words[len(words) - len(rest) - 1] = command.name
     return parser_of(" ".join(words[: len(words) - len(rest)]), command).parse_args(rest)
 
 
@@ -118,7 +123,7 @@ class _Parser(OptionParser):
 def _command(words: list[str]) -> tuple[Command, list[str]]:
     """The command or action that is named, and the words after its name."""
     known = by_name()
-    command = known.get(words[0])
+    command = _named(words[0], known)
     if command is None:
         if words[0].startswith("-"):
             _refuse(f"{words[0]!r} stands before the command: put options behind it", words=words)
@@ -139,11 +144,19 @@ def _action(command: Command, words: list[str]) -> tuple[Command, list[str]]:
             which = ", ".join(action.name for action in command.actions)
             _refuse(f"say which of {which}", f"modelkin {command.name}", words)
         return listed, rest
-    action = command.action(rest[0])
+    names = {each.name: each for each in command.actions}
+    action = _named(rest[0], names)
     if action is None:
-        meant = _nearest(rest[0], [each.name for each in command.actions])
+        ends = next((name for name in _ENDINGS if name in names), None)
+        meant = ends if rest[0] in _REMOVALS else _nearest(rest[0], names)
         _refuse(f"unknown action {rest[0]!r}{_hint(meant)}", f"modelkin {command.name}", words)
     return action, rest[1:]
+
+
+def _named(word: str, known: Mapping[str, Command]) -> Command | None:
+    """The command or action of a name, or of another word for it."""
+    words = (word, *_REMOVALS) if word in _REMOVALS else (word,)
+    return next((known[name] for name in words if name in known), None)
 
 
 def _is_option(word: str) -> bool:

@@ -87,7 +87,9 @@ MISTAKES = {
     "command": (["neighbours"], "unknown command 'neighbours'; did you mean neighbors?"),
     "other name": (["ls"], "unknown command 'ls'; did you mean models, spaces or jobs?"),
     "audit": (["audit", "zoo"], "did you mean lineage?"),
-    "delete": (["delete", "a"], "did you mean rm?"),
+    "delete": (["keys", "delete", "a"], "unknown action 'delete'; did you mean revoke?"),
+    "remove": (["jobs", "remove", "a"], "unknown action 'remove'; did you mean cancel?"),
+    "rm": (["merge", "rm", "a"], "modelkin merge: unknown action 'rm' (see modelkin merge --help)"),
     "search": (["search", "a"], "did you mean neighbors?"),
     "far": (["xyzzy"], "unknown command 'xyzzy' (see modelkin --help)"),
     "action": (["jobs", "wiat"], "modelkin jobs: unknown action 'wiat'; did you mean wait?"),
@@ -111,6 +113,23 @@ def test_a_wrong_line_names_what_may_be_meant(run_here: Run, mistake: str) -> No
     problem = json.loads(run_here(*words, "--json").stderr)
     assert "usage" == problem["code"]
     assert problem["detail"] in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [name.split() for name, each in leaves() if each.name in {"rm", "remove"}]
+)
+@pytest.mark.parametrize("word", ["rm", "remove", "delete"])
+def test_what_is_deleted_is_asked_about(run_here: Run, command: list[str], word: str) -> None:
+    """By any of the words, in all groups; without a terminal only `--yes` answers."""
+    said = run_here(*command[:-1], word, "--help").stdout
+    assert said.startswith(f"usage: modelkin {' '.join(command)} ")
+    assert "--yes" in said
+    if command in (["rm"], ["spaces", "rm"]):  # they ask the service first what there is
+        return
+    done = run_here(*command[:-1], word, "one", "--url", "http://127.0.0.1:9")
+    assert 1 == done.returncode
+    assert "one" in done.stderr
+    assert "there is no terminal to ask on: add --yes" in done.stderr
 
 
 def test_errors_are_objects_with_json(run_here: Run) -> None:

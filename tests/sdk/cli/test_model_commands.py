@@ -285,7 +285,7 @@ def test_subscriptions_are_made_and_removed(
     assert "no deliveries\n" == ask_here("subscriptions", "deliveries", made["id"])
     done = run_here("subscriptions", "replay", made["id"], "none", "--url", server.url)
     assert "has no delivery none: `modelkin subscriptions deliveries" in done.stderr
-    assert f"{made['id']}: removed\n" == ask_here("subscriptions", "remove", made["id"])
+    assert f"{made['id']}: removed\n" == ask_here("subscriptions", "remove", made["id"], "--yes")
     assert "no subscriptions\n" == ask_here("subscriptions", "--space", space)
 
 

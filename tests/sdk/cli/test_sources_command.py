@@ -53,7 +53,7 @@ def test_a_source_is_added_listed_and_removed(space: str, ask_here: Ask, server:
     row = [made.id, "huggingface", space, "-", "-", "none", "-", "events", "only"]
     assert row == line.split()
     assert "no sources\n" == ask_here("sources", "list", "--space", "another")
-    assert f"{made.id}: removed\n" == ask_here("sources", "remove", made.id)
+    assert f"{made.id}: removed\n" == ask_here("sources", "remove", made.id, "--yes")
     assert {"items": [], "notes": []} == json.loads(ask_here("sources", "list", "--json"))
 
 
@@ -81,7 +81,7 @@ def test_mistakes_end_in_one_line(
     add = ("sources", "add", "mlflow", "--space", space, *where, "--secret-file")
     assert "modelkin: empty: its first line is empty" in run_here(*add, "empty").stderr
     assert "modelkin: none: No such file or directory\n" == run_here(*add, "none").stderr
-    unknown = run_here("sources", "remove", "none", *where)
+    unknown = run_here("sources", "remove", "none", "--yes", *where)
     assert (1, 1) == (unknown.returncode, unknown.stderr.count("\n"))
     assert "404 source_not_found" in unknown.stderr
     assert 2 == run_here("sources", "none").returncode

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from modelkin._whole_files import require_ordinary, write_whole
-from modelkin.cli.options import add_limit, add_service, first_rows
+from modelkin.cli.confirmation import confirm
+from modelkin.cli.options import add_confirmation, add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, quantity, table
 from modelkin.cli.service.jobs import JobLine
 from modelkin.cli.texts import count_text, text_or_dash, time_text
@@ -68,6 +69,7 @@ def remove_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``reports rm``."""
     _add_report(parser)
     add_service(parser, space=None)
+    add_confirmation(parser)
 
 
 def schedule_options(parser: argparse.ArgumentParser) -> None:
@@ -134,6 +136,7 @@ def show(arguments: argparse.Namespace) -> Answer:
 
 def remove(arguments: argparse.Namespace) -> Answer:
     """``modelkin reports rm``: delete a report."""
+    confirm(arguments, f"delete report {arguments.report}")
     with Client(arguments.url, arguments.api_key) as client:
         client.reports.delete(arguments.report)
     return Answer(f"deleted report {arguments.report}", {"report": arguments.report})

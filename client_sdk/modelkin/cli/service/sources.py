@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final, get_args
 
 from modelkin._terminal_text import one_line
-from modelkin.cli.options import add_limit, add_service, first_rows
+from modelkin.cli.confirmation import confirm
+from modelkin.cli.options import add_confirmation, add_limit, add_service, first_rows
 from modelkin.cli.output import Answer, fields_of, pairs, table
 from modelkin.cli.texts import count_text, state_text, text_or_dash, time_text
 from modelkin.client import Client
@@ -113,6 +114,7 @@ def events_options(parser: argparse.ArgumentParser) -> None:
 def remove_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``sources remove``."""
     _add_source(parser)
+    add_confirmation(parser)
 
 
 def _add_source(parser: argparse.ArgumentParser) -> None:
@@ -186,6 +188,9 @@ def events(arguments: argparse.Namespace) -> Answer:
 
 def remove(arguments: argparse.Namespace) -> Answer:
     """``modelkin sources remove``: stop following a hub; the models that came from it stay."""
+    confirm(
+        arguments, f"stop following the hub of source {arguments.source}, and forget what it sent"
+    )
     with Client(arguments.url, arguments.api_key) as client:
         client.sources.delete(arguments.source)
     return Answer(f"{arguments.source}: removed", {"source": arguments.source})

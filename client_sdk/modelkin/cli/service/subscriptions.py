@@ -7,7 +7,8 @@ from itertools import islice
 from typing import Final
 
 from modelkin._terminal_text import one_line
-from modelkin.cli.options import add_limit, add_service, first_rows, usual_space
+from modelkin.cli.confirmation import confirm
+from modelkin.cli.options import add_confirmation, add_limit, add_service, first_rows, usual_space
 from modelkin.cli.output import Answer, fields_of, pairs, table
 from modelkin.cli.texts import state_text, text_or_dash, time_text
 from modelkin.client import Client
@@ -96,6 +97,7 @@ def replay_options(parser: argparse.ArgumentParser) -> None:
 def remove_options(parser: argparse.ArgumentParser) -> None:
     """The options of ``subscriptions remove``."""
     _add_subscription(parser)
+    add_confirmation(parser)
 
 
 def _add_subscription(parser: argparse.ArgumentParser) -> None:
@@ -175,6 +177,10 @@ def replay(arguments: argparse.Namespace) -> Answer:
 
 def remove(arguments: argparse.Namespace) -> Answer:
     """``modelkin subscriptions remove``: delete a subscription with its pending deliveries."""
+    confirm(
+        arguments,
+        f"delete subscription {arguments.subscription} with its secret and pending deliveries",
+    )
     with Client(arguments.url, arguments.api_key) as client:
         client.webhooks.delete(arguments.subscription)
     name = arguments.subscription

@@ -35,7 +35,7 @@ def test_a_report_is_five_lines_and_a_file(ask_here: Ask, tmp_path: Path) -> Non
     later = json.loads(ask_here("report", "--since", "2026-11-01", "--json"))
     assert "2026-11-01T00:00:00+00:00" == later["since"]
     for each in (made, later):
-        ask_here("reports", "rm", each["report"])
+        ask_here("reports", "rm", each["report"], "--yes")
     assert made["report"] not in ask_here("reports")
 
 
@@ -56,7 +56,7 @@ def test_reports_are_scheduled(ask_here: Ask, run_here: Run, server: Server) -> 
         (("report", "-o", "report.txt"), "report.txt does not say what to write"),
         (("report", "--format", "csv"), "--format goes with --output"),
         (("reports", "show", "none"), "there is no report 'none'"),
-        (("reports", "rm", "none"), "there is no report 'none'"),
+        (("reports", "rm", "none", "--yes"), "there is no report 'none'"),
         (("reports", "badge", "org/nobody", "-o", "b.svg"), "fingerprint"),
     ],
 )
