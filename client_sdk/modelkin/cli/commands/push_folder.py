@@ -32,7 +32,6 @@ _OF_ONE: Final = (
     *("license", "published", "base_relation"),
 )
 """The options of one checkpoint alone."""
-_REFUSED: Final = ("failed", "skipped")
 _SHARES: Final = 10
 """The lines of progress where no terminal shows a bar."""
 
@@ -155,15 +154,15 @@ def _answer(done: PushedCheckpoints, root: Path) -> Answer:
 
 
 def _tables(rows: Sequence[PushedCheckpoint], root: Path) -> Iterator[str]:
-    """One table, but for those that were refused for one reason: it stands above theirs, once."""
-    counts = Counter(each.reason for each in rows if each.state in _REFUSED)
-    shared = [reason for reason, count in counts.items() if count > 1]
-    alone = [each for each in rows if each.reason not in shared]
+    """One table, but for those with one reason or note: it stands above theirs, once."""
+    counts = Counter((each.state, each.reason) for each in rows if each.reason)
+    shared = [said for said, count in counts.items() if count > 1]
+    alone = [each for each in rows if (each.state, each.reason) not in shared]
     if alone:
         yield _rows(alone, root, said=any(each.reason for each in alone))
-    for reason in shared:
-        same = [each for each in rows if each.reason == reason]
-        yield f"{len(same):,} {same[0].state}: {reason}\n{_rows(same, root, said=False)}"
+    for state, reason in shared:
+        same = [each for each in rows if (each.state, each.reason) == (state, reason)]
+        yield f"{len(same):,} {state}: {reason}\n{_rows(same, root, said=False)}"
 
 
 def _rows(rows: Sequence[PushedCheckpoint], root: Path, *, said: bool) -> str:

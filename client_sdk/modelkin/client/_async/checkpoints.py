@@ -118,7 +118,8 @@ class AsyncCheckpoints(AsyncUploads):
         check_threads(concurrency)
         exclude, common = tuple(exclude), check_tags(tags)
         gathered = await async_offload(gather, checkpoints, prefix, manifest)
-        opened, failed = await async_offload(pushes.open_all, gathered.named, exclude, common)
+        read = await async_offload(pushes.open_all, gathered.named, exclude, common, prefix)
+        opened, failed = read
         known: list[SpaceInfo] = []
         if any((each.named.space or space) == AUTO for each in opened):
             with places.reading():

@@ -119,7 +119,8 @@ class Checkpoints(Uploads):
         check_threads(concurrency)
         exclude, common = tuple(exclude), check_tags(tags)
         gathered = offload(gather, checkpoints, prefix, manifest)
-        opened, failed = offload(pushes.open_all, gathered.named, exclude, common)
+        read = offload(pushes.open_all, gathered.named, exclude, common, prefix)
+        opened, failed = read
         known: list[SpaceInfo] = []
         if any((each.named.space or space) == AUTO for each in opened):
             with places.reading():

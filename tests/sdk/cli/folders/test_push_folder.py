@@ -136,6 +136,24 @@ def test_a_manifest_of_the_folder(
     assert (1, True) == (wrong.returncode, "zoo/zoo.csv: line 2:" in wrong.stderr)
 
 
+def test_a_prefix_that_does_not_fit_is_told(
+    run_here: Run, server: Server, zoo: Path, family: str
+) -> None:
+    """Where names have it already, and where bases go without it; above the table, once."""
+    to = ("--prefix", f"{family}/", "--space", "auto", "--url", server.url)
+    push = ("push", "zoo", "--manifest", "zoo.csv", "--dry-run", *to)
+    manifest = zoo.parent / "zoo.csv"
+    manifest.write_text(f"path,name,base\nants,{family}/a,\nbees,{family}/b,{family}/a\n")
+    twice = f"2 planned: its name begins with '{family}/' twice: leave out the prefix"
+    assert twice in run_here(*push).stdout
+    manifest.write_text("path,name,base\nants,a,\nbees,b,a\n")
+    [told] = [line for line in run_here(*push).stdout.splitlines() if "its base" in line]
+    assert told.startswith(f"{family}/b ")
+    assert f"its base 'a' is not among these models, and '{family}/a' is: a prefix" in told
+    manifest.write_text(f"path,name,base\nants,a,\nbees,b,{family}/a\n")
+    assert "prefix" not in run_here(*push).stdout
+
+
 def test_one_checkpoint_to_the_space_of_its_family(
     run_here: Run, server: Server, client: Client, zoo: Path, family: str
 ) -> None:

@@ -21,6 +21,7 @@ from modelkin.client._protocol.uploads.places import Place, Places, Wanted, base
 from modelkin.client._transport.progress import Count
 from modelkin.core.importance import Importance
 from modelkin.core.layout import Layout
+from modelkin.core.quoting import quote
 from modelkin.errors import ApiError, InvalidInput, MissingExtra, ModelkinError, SpaceMismatch
 from modelkin.types.checkpoints.pushed import AUTO, PushedCheckpoint, PushedCheckpoints
 from modelkin.types.fingerprints.stored import StoredFingerprint
@@ -181,7 +182,7 @@ class Push:
 
 
 def open_all(
-    named: Iterable[NamedCheckpoint], exclude: Sequence[str], tags: Sequence[str]
+    named: Iterable[NamedCheckpoint], exclude: Sequence[str], tags: Sequence[str], prefix: str
 ) -> tuple[list[OpenedCheckpoint], list[PushedCheckpoint]]:
     """The headers of checkpoints, and what is wrong with others; equal layouts are kept once.
 
@@ -189,6 +190,7 @@ def open_all(
         named: the checkpoints.
         exclude: patterns of tensors that are left out.
         tags: tags of all of them.
+        prefix: the beginning of all names; a note says where it does not fit the names or bases.
     """
     opened, failed = list[OpenedCheckpoint](), list[PushedCheckpoint]()
     layouts = dict[str, Layout]()
@@ -204,7 +206,8 @@ def open_all(
         if tags:
             own = tuple(dict.fromkeys((*(own or ()), *tags)))
         opened.append(replace(found, layout=layout, tags=own))
-    return opened, failed
+    names = {each.named.model for each in opened} if prefix else set[str]()
+    return [_with_prefix(each, prefix, names) for each in opened], failed
 
 
 def jobs_of(
@@ -253,6 +256,24 @@ def refusal_of(error: Exception) -> str:
     if isinstance(error, OSError) and not isinstance(error, ModelkinError):
         return error.strerror or str(error)
     return str(error)
+
+
+def _with_prefix(opened: OpenedCheckpoint, prefix: str, names: set[str]) -> OpenedCheckpoint:
+    """A checkpoint with a note, where its name or a base was written for another prefix."""
+    model, note = opened.named.model, None
+    bases = [
+        base
+        for base in opened.said.base_models
+        if base not in names and prefix + base in names and prefix + base != model
+    ]
+    if prefix and not prefix[-1].isalnum() and model.startswith(2 * prefix):
+        note = f"its name begins with {quote(prefix)} twice: leave out the prefix, or that of names"
+    elif bases:
+        note = (
+            f"its base {quote(bases[0])} is not among these models, and {quote(prefix + bases[0])} "
+            f"is: a prefix stands before names alone, so declare bases by their whole names"
+        )
+    return replace(opened, note="; ".join(filter(None, (opened.note, note))) or None)
 
 
 def _require_fit(opened: OpenedCheckpoint, place: Place, layout: Layout) -> None:
