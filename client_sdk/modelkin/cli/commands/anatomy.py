@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from modelkin import checkpoints
+from modelkin._terminal_text import one_line
 from modelkin.checkpoints import Checkpoint
 from modelkin.checkpoints.anatomies import fingerprint_of, is_fingerprint, name_of
 from modelkin.checkpoints.inner_products import points_of
@@ -156,14 +157,39 @@ def _of_service(arguments: argparse.Namespace) -> Answer:
         subject, notes = stored_or_read(arguments.file, arguments.scale)
         with told_where(client, arguments.file, subject):
             found = client.anatomy(subject)
+        stored = None if isinstance(subject, str) else _stored_as(found)
+        if stored is not None:  # itself in every row would say nothing
+            found = client.anatomy(stored)
     fields = {"file": None if isinstance(subject, str) else arguments.file, **found.to_json()}
     if picture is not None:
         picture.draw(found, found.model or name_of(arguments.file) or arguments.file)
         fields["plot"] = arguments.plot
     whom = quantity(found.compared, "stored model")
     text = _text(found, f"with {whom}, at scale {found.scale:,}", [])
+    if stored is not None:
+        fields["stored_as"] = stored
+        known = f"stored already as {stored}, whose anatomy this is:"
+        text = f"{paint(one_line(known), HEAD)}\n\n{text}"
     stated = [name for name, each in found.models.items() if each.stated_by == "client"]
     return Answer(text, fields, (*notes, *stated_note(stated), *incomplete_notes(found)))
+
+
+def _stored_as(found: ModelAnatomy) -> str | None:
+    """The stored model that has all lines of a file, in tensors of the same names, and no others.
+
+    Of several it is the first one; the anatomy of that names the others as its copies.
+    """
+    compared = [each for each in found.tensors if each.keys]
+    for parent in found.parents:
+        if parent.verdict == "copy" and all(
+            any(
+                s.model == parent.model and s.tensor.names == each.tensor.names
+                for s in each.sources
+            )
+            for each in compared
+        ):
+            return parent.model
+    return None
 
 
 def _coarser(asked: int | None, scale: int, given: Mapping[str, Fingerprint]) -> list[str]:

@@ -40,6 +40,26 @@ def test_a_name_that_is_no_file_is_a_stored_model(run_here: Run, address: str) -
     assert (None, "kin/child", "derived") == (found["file"], found["model"], found["verdict"])
 
 
+def test_a_file_that_is_stored_has_the_anatomy_of_its_model(
+    run_here: Run, tmp_path: Path, address: str
+) -> None:
+    """Not itself in every row. A file with other lines, or other names, has its own."""
+    CHILD.save(tmp_path / "child.mkfp")
+    known = run_here("anatomy", "kin/child", "--url", address)
+    said = "stored already as kin/child, whose anatomy this is:\n\n"
+    done = run_here("anatomy", "child.mkfp", "--url", address)
+    assert said + known.stdout == done.stdout
+    answer = json.loads(run_here("anatomy", "child.mkfp", "--url", address, "--json").stdout)
+    assert ("child.mkfp", "kin/child") == (answer["file"], answer["stored_as"])
+    assert ("kin/child", "derived") == (answer["model"], answer["verdict"])
+    fingerprint(DERIVED["8 bits"](BASE), None).save(tmp_path / "other.mkfp")
+    fingerprint({f"new.{name}": each for name, each in BASE.items()}, None).save(
+        tmp_path / "renamed.mkfp"
+    )
+    for name in ("other.mkfp", "renamed.mkfp"):
+        assert "stored already" not in run_here("anatomy", name, "--url", address).stdout
+
+
 def test_relatives_of_a_name_and_of_a_file(run_here: Run, tmp_path: Path, address: str) -> None:
     """A row each, with the sentence on the two; of a file nothing is stored."""
     stored = run_here("relatives", "kin/child", "--url", address)
