@@ -177,6 +177,17 @@ def test_a_dry_run_sends_nothing(client: Any, plain: Client, zoo: Path, family: 
     assert where == {each.model: (each.space, each.new_space) for each in done}
 
 
+def test_a_dry_run_says_what_is_not_compared(client: Any, zoo: Path, family: str) -> None:
+    """The tensors that a model does not share with its space, as a push does."""
+    head = {**shapes_of(family), "head.weight": (6, 8)}
+    (zoo / "z-head.safetensors").write_bytes(safetensors(random_tensors(5, head)))
+    planned = client.push_checkpoints(zoo, prefix=f"{family}/", dry_run=True)
+    done = client.push_checkpoints(zoo, prefix=f"{family}/")
+    why = {each.model: each.reason for each in planned if each.reason}
+    assert "'head.weight'" in why[f"{family}/z-head"]
+    assert why == {each.model: each.reason for each in done if each.reason}
+
+
 def test_one_bad_file_does_not_stop_the_others(
     client: Any, zoo: Path, family: str, tmp_path: Path
 ) -> None:

@@ -27,7 +27,14 @@ from modelkin.core.layout import Layout
 from modelkin.core.matching.correspondence import correspond
 from modelkin.errors import InvalidCheckpoint, InvalidName, SpaceMismatch
 
-__all__ = ["OpenedCheckpoint", "check_fit", "open_named", "other_tensors", "read_for_space"]
+__all__ = [
+    "OpenedCheckpoint",
+    "check_fit",
+    "fit_note",
+    "open_named",
+    "other_tensors",
+    "read_for_space",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +117,12 @@ def check_fit(opened: OpenedCheckpoint, layout: Layout, exclude: Sequence[str]) 
     found = correspond(own, layout)
     require = found.require_equal if opened.is_adapter else found.require_part
     require("the file", "the layout")
+
+
+def fit_note(opened: OpenedCheckpoint, layout: Layout, exclude: Sequence[str]) -> str | None:
+    """What :func:`read_for_space` will say of other tensors; arguments as for :func:`check_fit`."""
+    own = opened.layout.without(exclude, unmatched_ok=True)
+    return None if own.digest == layout.digest else correspond(own, layout).note
 
 
 def other_tensors(space: str, error: SpaceMismatch) -> SpaceMismatch:

@@ -139,7 +139,7 @@ class Checkpoints(Uploads):
             push = pushes.Push(len(done) + len(jobs), journal, options, on_result, report)
             push.add(done)
             if dry_run:
-                push.add(job.result("planned") for job in jobs)
+                push.add(job.planned() for job in jobs)
             else:
                 self._push_jobs(push, jobs, concurrency or processors(), fingerprints)
             return push.results

@@ -11,6 +11,7 @@ from modelkin.checkpoints.pushes.gathering import NamedCheckpoint
 from modelkin.checkpoints.pushes.opening import (
     OpenedCheckpoint,
     check_fit,
+    fit_note,
     open_named,
     other_tensors,
 )
@@ -86,6 +87,13 @@ class Job:
         is_new, path = self.place.is_new, str(self.opened.named.path)
         why = "; ".join(filter(None, (reason, self.opened.note))) or None
         return PushedCheckpoint(self.model, self.place.name, state, why, is_new, path)
+
+    def planned(self) -> PushedCheckpoint:
+        """What a push would do with it, as its headers show."""
+        place = self.place
+        if place.layout is None:
+            return self.result("planned")
+        return self.result("planned", fit_note(self.opened, place.layout, place.exclude))
 
     def fingerprint(self, space_made: str, options: Sequence[str]) -> str:
         """Changes with the files, with what is said of them, and with the space."""
