@@ -61,7 +61,9 @@ def compose(report_id: str, evidence: Evidence, most: int = MAX_ROWS) -> Report:
         until=evidence.period.until,
         size=size,
         opening=wording.opening(evidence, size),
-        headlines=wording.headlines(size, contradicted, undeclared, licenses, copies, merges),
+        headlines=wording.headlines(
+            evidence, size, contradicted, undeclared, licenses, copies, merges
+        ),
         notes=(
             *wording.notes(evidence),
             *wording.undated(tables.count_undated(evidence)),

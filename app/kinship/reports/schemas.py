@@ -57,7 +57,10 @@ EXAMPLE: Final[dict[str, Any]] = {
     },
     "opening": "labs holds the fingerprints of 163 models. The report is about 1 model: 1 new, and "
     "0 changed or measured again.",
-    "headlines": ["Declared bases: none is contradicted, of 1 declared base that could be judged."],
+    "headlines": [
+        "Declared bases of this model: none is contradicted, of 1 declared base that could be "
+        "judged."
+    ],
     "notes": ["That nothing is found proves nothing."],
     "contradicted": [],
     "undeclared": [],

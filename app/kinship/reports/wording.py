@@ -53,6 +53,7 @@ def _of(size: ReportSize) -> str:
 
 
 def headlines(
+    evidence: Evidence,
     size: ReportSize,
     contradicted: Sequence[ContradictedBase],
     undeclared: Sequence[UndeclaredBase],
@@ -60,23 +61,34 @@ def headlines(
     copies: Sequence[CopyGroup],
     merges: Sequence[TakenApart],
 ) -> tuple[str, ...]:
-    """The five lines that matter, in their order: each with its figures and one example."""
-    return (
-        _of_contradicted(size, contradicted),
-        _of_undeclared(size, undeclared),
-        _of_licenses(size, licenses),
-        _of_copies(size, copies, merges),
-        _of_savings(size),
-    )
+    """The five lines that matter, in their order: each with its figures and one example.
+
+    Each names the models that its figures are of, unless these are all: a page of all models, as
+    the inbox, counts others.
+    """
+    is_part = evidence.period.since is not None and size.models
+    scope = f" of {_of_these(size.models)}" if is_part else ""
+    lines = {
+        "Declared bases": _of_contradicted(size, contradicted),
+        "Undeclared bases": _of_undeclared(size, undeclared),
+        "Licences": _of_licenses(size, licenses),
+        "Copies and merges": _of_copies(size, copies, merges),
+        "Storage": _of_savings(size),
+    }
+    return tuple(f"{about}{scope}: {said}" for about, said in lines.items())
+
+
+def _of_these(models: int) -> str:
+    return "this model" if models == 1 else f"these {count_text(models, 'model')}"
 
 
 def _of_contradicted(size: ReportSize, found: Sequence[ContradictedBase]) -> str:
     judged = count_text(size.declared, "declared base")
     if not found:
-        return f"Declared bases: none is contradicted, of {judged} that could be judged."
+        return f"none is contradicted, of {judged} that could be judged."
     first = found[0]
     return (
-        f"Declared bases: {size.contradicted:,} of {judged} that could be judged "
+        f"{size.contradicted:,} of {judged} that could be judged "
         f"{_is(size.contradicted)} contradicted by the weights{_such_as(size.contradicted)} "
         f"{first.declared_base} as the base of {first.model}."
     )
@@ -84,11 +96,11 @@ def _of_contradicted(size: ReportSize, found: Sequence[ContradictedBase]) -> str
 
 def _of_undeclared(size: ReportSize, found: Sequence[UndeclaredBase]) -> str:
     if not found:
-        return "Undeclared bases: no model shares weights with an older one without naming it."
+        return "no model shares weights with an older one without naming it."
     first = found[0]
     share = "" if first.share is None else f" ({share_text(first.share)} of its lines)"
     return (
-        f"Undeclared bases: {count_text(size.undeclared, 'model')} "
+        f"{count_text(size.undeclared, 'model')} "
         f"{'shares' if size.undeclared == 1 else 'share'} weights with an older one without "
         f"naming it{_such_as(size.undeclared)} {first.model} with {first.base}{share}."
     )
@@ -96,11 +108,11 @@ def _of_undeclared(size: ReportSize, found: Sequence[UndeclaredBase]) -> str:
 
 def _of_licenses(size: ReportSize, found: Sequence[LicenseFinding]) -> str:
     if not found:
-        return "Licences: no model declares another licence than the base whose weights it shares."
+        return "no model declares another licence than the base whose weights it shares."
     first = found[0]
     own = f"declares {first.license}" if first.license else "declares none"
     return (
-        f"Licences: in {count_text(size.licenses, 'case')} a model declares another licence than a "
+        f"in {count_text(size.licenses, 'case')} a model declares another licence than a "
         f"base whose weights are in it, or none{_such_as(size.licenses)} {first.model}, which "
         f"{own}, while {first.base} declares {first.base_license}."
     )
@@ -121,15 +133,15 @@ def _of_copies(size: ReportSize, copies: Sequence[CopyGroup], merges: Sequence[T
             f"{count_text(size.merges, 'model')} {_is(size.merges)} merged of several "
             f"({averages:,} by averaging){_such_as(size.merges)} {merges[0].model}"
         )
-    return f"Copies and merges: {', and '.join(said) or 'none was found'}."
+    return f"{', and '.join(said) or 'none was found'}."
 
 
 def _of_savings(size: ReportSize) -> str:
     if not size.file_bytes:
-        return "Storage: nobody has stated how large the files are, so no saving is estimated."
+        return "nobody has stated how large the files are, so no saving is estimated."
     share = share_text(size.saved / size.file_bytes)
     return (
-        f"Storage: storing differences to bases and copies would take about "
+        f"storing differences to bases and copies would take about "
         f"{bytes_text(size.saved)} less than the {bytes_text(size.file_bytes)} of whole files "
         f"({share}); this is an estimate."
     )
