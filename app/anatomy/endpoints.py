@@ -21,7 +21,7 @@ from app.infra.db.database import Reader
 from app.infra.errors import FingerprintNotFound, TooMuch, Unavailable
 from app.infra.http.answers import AnswerMemory, json_answer, list_answer
 from app.infra.http.requests.memory_budget import Reservation
-from app.infra.http.requests.preconditions import entity_tag, is_known
+from app.infra.http.requests.preconditions import NOT_MODIFIED, entity_tag, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL, BehindModel
 from app.infra.http.services import Service
@@ -43,7 +43,6 @@ routes = Routes(
 )
 
 _ONE: Final = f"/fingerprints{MODEL}"
-_UNCHANGED: Final = {304: {"description": "`If-None-Match` has the `ETag` of this answer"}}
 
 RelativesK = Annotated[int, Query(ge=1, le=MOST_RELATIVES, description="how many")]
 
@@ -124,7 +123,7 @@ def relatives_of_given(
     summary="Find what a stored model comes from",
     response_model=AnatomyOut,
     refuses=(FingerprintNotFound, TooMuch, Unavailable),
-    responses=_UNCHANGED,
+    responses=NOT_MODIFIED,
     turn="heavy",
 )
 def of_stored(
@@ -163,7 +162,7 @@ def of_stored(
     summary="List the relatives of a stored model",
     response_model=RelativesOut,
     refuses=(FingerprintNotFound, TooMuch, Unavailable),
-    responses=_UNCHANGED,
+    responses=NOT_MODIFIED,
     turn=heavy_if(lambda query: _is_many(query.get("k", ""))),
 )
 def relatives(
@@ -201,7 +200,7 @@ def relatives(
     summary="Compare two models tensor by tensor",
     response_model=TensorPairsOut,
     refuses=(FingerprintNotFound, InvalidName, InvalidParameter, Unavailable),
-    responses=_UNCHANGED,
+    responses=NOT_MODIFIED,
 )
 def tensors(
     context: ReadingContext,

@@ -27,7 +27,7 @@ from app.infra.errors import (
 from app.infra.http.answers import Answer, PageLimit, json_answer, page_answer
 from app.infra.http.dependencies import Accept, Cursor
 from app.infra.http.requests.negotiation import choose
-from app.infra.http.requests.preconditions import IfMatch, PutCondition, is_known
+from app.infra.http.requests.preconditions import NOT_MODIFIED, IfMatch, PutCondition, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
@@ -122,7 +122,7 @@ def list_fingerprints(
     refuses=(FingerprintNotFound, NotAcceptable, InvalidParameter),
     responses={
         200: {"content": FINGERPRINT_CONTENT, "description": "What `Accept` asks for"},
-        304: {"description": "`If-None-Match` has the `ETag` of this answer"},
+        **NOT_MODIFIED,
     },
 )
 def get(

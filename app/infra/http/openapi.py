@@ -40,6 +40,18 @@ _REFERENCE: Final = "#/components/schemas/{model}"
 _ANSWER: Final = "#/components/responses/{name}"
 CODES: Final = "x-codes"
 """The place where a route declares the codes of a status; the document shows statuses alone."""
+_VERSIONED: Final = frozenset({"200", "201", "206", "304"})
+_IF_NONE_MATCH: Final = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "an `ETag` that the client has: if it is this answer's, 304 without a body",
+}
+_ETAG: Final = {
+    "description": "the version of what is answered, for `If-Match` and `If-None-Match`",
+    "schema": {"type": "string"},
+}
 _UNDESCRIBED: Final = "Successful Response"
 """FastAPI's description of an answer of which nothing is said."""
 
@@ -130,11 +142,25 @@ def _describe(document: dict[str, Any]) -> None:
             for parameter in operation.get("parameters", ()):
                 parameter["schema"].pop("title", None)
             operation["responses"] = dict(_answers(method, operation["responses"]))
+            _add_versions(operation)
             add_texts(operation, schemas)
             refused |= {int(s) for s in operation["responses"] if int(s) >= 400}
     document["components"]["responses"] = {
         _name_of(status): _answer(status) for status in sorted(refused)
     }
+
+
+def _add_versions(operation: dict[str, Any]) -> None:
+    """Add the header of conditional reads, and the ``ETag`` of what may be read or changed so."""
+    answers, parameters = operation["responses"], operation.setdefault("parameters", [])
+    if "304" in answers:
+        parameters.append(_IF_NONE_MATCH)
+    conditions = {"if-match", "if-none-match"}
+    if any(each["in"] == "header" and each["name"].lower() in conditions for each in parameters):
+        for status in _VERSIONED & answers.keys():
+            answers[status].setdefault("headers", {})["ETag"] = _ETAG
+    if not parameters:
+        del operation["parameters"]
 
 
 def _answers(method: str, declared: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -26,7 +26,7 @@ from app.infra.http.dependencies import Accept, Cursor
 from app.infra.http.middleware.security_headers import POLICY, page_policy
 from app.infra.http.requests.json_bodies import JsonBody
 from app.infra.http.requests.negotiation import choose
-from app.infra.http.requests.preconditions import entity_tag, is_known
+from app.infra.http.requests.preconditions import NOT_MODIFIED, entity_tag, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL, BehindModel
 from app.infra.http.services import Service
@@ -263,7 +263,7 @@ def delete_policy(context: WritingContext, policies: Service[ReportPolicies]) ->
     summary="Show what a model is as a picture",
     refuses=(FingerprintNotFound, InvalidName, InvalidParameter),
     response_class=Response,
-    responses={200: {"content": {SVG: {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {SVG: {"schema": {"type": "string"}}}}, **NOT_MODIFIED},
 )
 def badge(
     context: ReadingContext,

@@ -17,9 +17,16 @@ from app.infra.errors import (
     RangeNotSatisfiable,
     ValuesNotKept,
 )
-from app.infra.http.answers import Answer, AnswerMemory, PageLimit, page_answer, streamed_answer
+from app.infra.http.answers import (
+    Answer,
+    AnswerMemory,
+    PageLimit,
+    json_answer,
+    page_answer,
+    streamed_answer,
+)
 from app.infra.http.dependencies import Cursor
-from app.infra.http.requests.preconditions import entity_tag
+from app.infra.http.requests.preconditions import NOT_MODIFIED, entity_tag, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.services import Service
 from app.infra.storage.guarded_maps import intact_maps
@@ -113,6 +120,8 @@ def put(
     operation_id="get_learngene",
     summary="Show the manifest of a learngene",
     refuses=_PROBLEMS,
+    response_model=LearngeneOut,
+    responses=NOT_MODIFIED,
 )
 def show(
     context: ReadingContext,
@@ -122,17 +131,17 @@ def show(
     memory: AnswerMemory,
     space_name: SpaceName,
     version: Version = None,
-) -> Answer[LearngeneOut]:
+) -> Response:
     """The manifest of a cluster's learngene; of the newest version, unless another one is named."""
     with context.reading() as session:
         space = spaces.get(session, context.tenant, space_name)
         found = learngenes.get(session, space, cluster, version)
         session.release()  # nothing is held while it waits for memory
+        headers = {"ETag": entity_tag(found.version_tag)}
+        if is_known(context.request, found.version_tag):
+            return Response(status_code=304, headers=headers)
         memory.take(found.num_tensors * _BYTES_OF_A_TENSOR)
-        return Answer(
-            _learngene_out(learngenes, session, space, found),
-            headers={"ETag": entity_tag(found.version_tag)},
-        )
+        return json_answer(_learngene_out(learngenes, session, space, found), headers=headers)
 
 
 @routes.get(
@@ -144,6 +153,7 @@ def show(
     responses={
         200: {"content": LEARNGENE_FILE, "description": "The file"},
         206: {"content": LEARNGENE_FILE, "description": "The part of it that `Range` asks for"},
+        **NOT_MODIFIED,
     },
 )
 def read(
@@ -171,6 +181,8 @@ def read(
         session.release()  # nothing is held while the file is sent
         data = learngenes.file(found)
         tag = entity_tag(found.digest)
+        if is_known(context.request, found.digest):
+            return Response(status_code=304, headers={"ETag": tag, "Cache-Control": "private"})
         part = byte_range(range_, len(data)) if if_range in {None, tag} else None
         begin, end = part or (0, len(data))
         headers = {

@@ -13,7 +13,7 @@ from app.infra.errors import (
 from app.infra.http.answers import Answer
 from app.infra.http.dependencies import Accept
 from app.infra.http.requests.negotiation import choose
-from app.infra.http.requests.preconditions import PutCondition
+from app.infra.http.requests.preconditions import NOT_MODIFIED, PutCondition, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
@@ -83,7 +83,7 @@ def put(
     summary="Download a data subspace",
     response_class=Response,
     refuses=(ModelNotFound, NotAcceptable),
-    responses={200: {"content": SUBSPACE_CONTENT, "description": "The subspace"}},
+    responses={200: {"content": SUBSPACE_CONTENT, "description": "The subspace"}, **NOT_MODIFIED},
 )
 def get(
     context: ReadingContext,
@@ -100,5 +100,8 @@ def get(
         subject = reader.stored_subject(session, space, name)
         assert subject.subspace is not None  # the space holds nothing else
         assert subject.model is not None  # it is stored
+        headers = {**etag(subject.model), "Vary": "Accept"}
+        if is_known(context.request, subject.model.version_tag):
+            return Response(status_code=304, headers=headers)
         body = wire.dump_subspace(subject.subspace, media_type)
-    return Response(body, media_type=media_type, headers={**etag(subject.model), "Vary": "Accept"})
+    return Response(body, media_type=media_type, headers=headers)

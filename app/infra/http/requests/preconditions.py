@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 from fastapi import Depends, Header, Request
 
 from app.infra.errors import PreconditionFailed, PreconditionRequired
 from app.infra.preconditions import Precondition
 
-__all__ = ["IfMatch", "PutCondition", "RequiredMatch", "entity_tag", "is_known", "match"]
+__all__ = [
+    "NOT_MODIFIED",
+    "IfMatch",
+    "PutCondition",
+    "RequiredMatch",
+    "entity_tag",
+    "is_known",
+    "match",
+]
+
+NOT_MODIFIED: Final[dict[int | str, dict[str, Any]]] = {
+    304: {"description": "`If-None-Match` has the `ETag` of this answer"}
+}
+"""The ``responses`` of an operation that asks :func:`is_known`. The OpenAPI document has the two
+headers of it, without a parameter that each request would be read for."""
 
 
 def entity_tag(version: str) -> str:

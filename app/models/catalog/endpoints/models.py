@@ -10,7 +10,7 @@ from app.infra.errors import ModelNotFound, PreconditionFailed
 from app.infra.http.answers import Answer, PageLimit, json_answer, page_answer
 from app.infra.http.dependencies import Cursor
 from app.infra.http.requests.json_bodies import JsonBody
-from app.infra.http.requests.preconditions import IfMatch, is_known
+from app.infra.http.requests.preconditions import NOT_MODIFIED, IfMatch, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
@@ -72,6 +72,7 @@ def list_models(
     summary="Show a model and its metadata",
     refuses=(ModelNotFound,),
     response_model=ModelOut,
+    responses=NOT_MODIFIED,
 )
 def show(
     context: ReadingContext,

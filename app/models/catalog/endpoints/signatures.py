@@ -14,7 +14,7 @@ from app.infra.errors import (
 from app.infra.http.answers import Answer
 from app.infra.http.dependencies import Accept
 from app.infra.http.requests.negotiation import choose
-from app.infra.http.requests.preconditions import PutCondition
+from app.infra.http.requests.preconditions import NOT_MODIFIED, PutCondition, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
@@ -89,7 +89,10 @@ def put(
     summary="Download the signature of a model",
     response_class=Response,
     refuses=(ModelNotFound, NotAcceptable),
-    responses={200: {"content": SIGNATURE_CONTENT, "description": "The signature"}},
+    responses={
+        200: {"content": SIGNATURE_CONTENT, "description": "The signature"},
+        **NOT_MODIFIED,
+    },
 )
 def get(
     context: ReadingContext,
@@ -104,6 +107,9 @@ def get(
         space = spaces.get(session, context.tenant, space_name, kind="supports")
         media_type = choose(accept, wire.SIGNATURE_TYPES)
         model = reader.model(session, space, name)
+        headers = {**etag(model), "Vary": "Accept"}
+        if is_known(context.request, model.version_tag):
+            return Response(status_code=304, headers=headers)
         signature = reader.signature(session, space, model)
         body = wire.dump_signature(signature, media_type)
-    return Response(body, media_type=media_type, headers={**etag(model), "Vary": "Accept"})
+    return Response(body, media_type=media_type, headers=headers)

@@ -14,7 +14,7 @@ from app.infra.errors import (
 from app.infra.http.answers import Answer
 from app.infra.http.dependencies import Accept
 from app.infra.http.requests.negotiation import choose
-from app.infra.http.requests.preconditions import IfMatch
+from app.infra.http.requests.preconditions import NOT_MODIFIED, IfMatch, is_known
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
@@ -84,7 +84,7 @@ def put(
     summary="Download the sketch of a model",
     response_class=Response,
     refuses=(ModelNotFound, SketchMissing, NotAcceptable),
-    responses={200: {"content": SKETCH_CONTENT, "description": "The sketch"}},
+    responses={200: {"content": SKETCH_CONTENT, "description": "The sketch"}, **NOT_MODIFIED},
 )
 def get(
     context: ReadingContext,
@@ -100,4 +100,6 @@ def get(
         media_type = choose(accept, (wire.SKETCH,))
         model, sketch = sketches.get(session, space, name)
         headers = {**etag(model), "Vary": "Accept"}
+    if is_known(context.request, model.version_tag):
+        return Response(status_code=304, headers=headers)
     return Response(sketch.to_bytes(), media_type=media_type, headers=headers)

@@ -20,7 +20,14 @@ from app.infra.http.answers import Answer, AnswerMemory, binary_answer, streamed
 from app.infra.http.dependencies import Accept
 from app.infra.http.requests.memory_budget import Reservation
 from app.infra.http.requests.negotiation import choose
-from app.infra.http.requests.preconditions import PutCondition, RequiredMatch, entity_tag, match
+from app.infra.http.requests.preconditions import (
+    NOT_MODIFIED,
+    PutCondition,
+    RequiredMatch,
+    entity_tag,
+    is_known,
+    match,
+)
 from app.infra.http.routes import Routes
 from app.infra.http.routing import MODEL
 from app.infra.http.services import Service
@@ -163,7 +170,7 @@ def patch(
     summary="Download a support",
     response_class=Response,
     refuses=(ModelNotFound, RevisionNotFound, SupportMissing, NotAcceptable),
-    responses={200: {"content": SUPPORT_CONTENT, "description": "The support"}},
+    responses={200: {"content": SUPPORT_CONTENT, "description": "The support"}, **NOT_MODIFIED},
 )
 def get(
     context: ReadingContext,
@@ -194,6 +201,8 @@ def get(
             support = revisions.support(session, space, name, revision)
             return _answer(support, media_type, {}, memory)
         model = reader.model(session, space, name)
+        if model.kind == "support" and is_known(context.request, model.version_tag):
+            return Response(status_code=304, headers={**etag(model), "Vary": "Accept"})
         session.release()  # nor while the support is read, written and sent
         media_type = _choose_and_reserve(accept, space, model.support_size, memory)
     return _answer(reader.support(space, model), media_type, etag(model), memory)
