@@ -272,7 +272,7 @@ COMMANDS: Final = (
                 "jobs",
                 "what the service does after it has answered",
                 actions=(
-                    Command("list", "the jobs, the newest first", "service.jobs:list_all"),
+                    Command("list", "the jobs, those that failed first", "service.jobs:list_all"),
                     Command("show", "one job, with its result or its error", "service.jobs:show"),
                     Command("wait", "wait until a job has ended", "service.jobs:wait"),
                     Command("cancel", "ask for the end of a job", "service.jobs:cancel"),

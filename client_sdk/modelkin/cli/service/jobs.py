@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from datetime import UTC, datetime
-from typing import Self
+from typing import Final, Self
 
 from modelkin._progress_bar import ProgressLine, is_terminal
 from modelkin.cli.options import add_limit, add_service, first_rows
@@ -25,6 +25,26 @@ __all__ = [
     "wait",
     "wait_options",
 ]
+
+
+_COLUMNS: Final = (
+    *("JOB", "KIND", "SPACE", "MODEL", "STATE", "CREATED", "TOOK", "PROGRESS OR ERROR"),
+)
+_FAILED, _ASKED, _UPKEEP = range(3)
+_UPKEEP_KINDS: Final = frozenset(
+    {
+        "anatomies",
+        "deliveries",
+        "events",
+        "findings",
+        "fingerprint_backfills",
+        "merge_deadline",
+        "prune_deliveries",
+        "source_polls",
+        "tensor_counts",
+    }
+)
+"""Jobs that follow every change by themselves: many, short, and seldom what is looked for."""
 
 
 def list_all_options(parser: argparse.ArgumentParser) -> None:
@@ -61,12 +81,20 @@ def _add_job(parser: argparse.ArgumentParser) -> None:
 
 
 def list_all(arguments: argparse.Namespace) -> Answer:
-    """``modelkin jobs``: the jobs, the newest first."""
+    """``modelkin jobs``: those that failed, the others, and those that keep answers up to date."""
     with Client(arguments.url, arguments.api_key) as client:
         listed = client.jobs.list(state=arguments.state, kind=arguments.kind, space=arguments.space)
-        found, more = first_rows(listed, arguments)
-    columns = ("JOB", "KIND", "SPACE", "MODEL", "STATE", "CREATED", "TOOK", "PROGRESS OR ERROR")
-    text = table(columns, map(_row, found)) + more if found else "no jobs"
+        # Programs get them as the service lists them.
+        in_order = listed if arguments.json else sorted(listed, key=_rank)
+        found, more = first_rows(in_order, arguments)
+    apart = [job for job in found if _rank(job) == _UPKEEP and arguments.kind is None]
+    asked = [job for job in found if job not in apart]
+    tables = [table(_COLUMNS, map(_row, asked))] if asked else []
+    if apart:
+        tables.append(
+            f"by which the service keeps itself up to date:\n{table(_COLUMNS, map(_row, apart))}"
+        )
+    text = "\n\n".join(tables) + more if found else "no jobs"
     return Answer(text, {"items": [fields_of(job) for job in found]})
 
 
@@ -132,6 +160,13 @@ def _answer(job: JobInfo) -> Answer:
         if value:
             summary[name] = json.dumps(value, ensure_ascii=False)
     return Answer(pairs(summary), fields_of(job))
+
+
+def _rank(job: JobInfo) -> int:
+    """Its place in a list, whose order within a rank is the service's: the newest first."""
+    if job.state == "failed":
+        return _FAILED
+    return _UPKEEP if job.kind in _UPKEEP_KINDS else _ASKED
 
 
 def _row(job: JobInfo) -> tuple[str, ...]:
