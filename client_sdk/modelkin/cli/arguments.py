@@ -103,7 +103,7 @@ class _Parser(OptionParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        if message.startswith("the following arguments are required: --space"):
+        if message.startswith("the following arguments are required") and "--space" in message:
             message += " (or set MODELKIN_SPACE)"
         _refuse(message, self.prog, self._words)
 

@@ -98,6 +98,7 @@ MISTAKES = {
     "with a value": (["models", "--limti=3"], "unknown option '--limti'; did you mean --limit?"),
     "before": (["--all", "models"], "'--all' stands before the command"),
     "no space": (["models"], "required: --space (or set MODELKIN_SPACE)"),
+    "nor model": (["show"], "required: MODEL, --space (or set MODELKIN_SPACE)"),
     "no limit": (["models", "--space", "s", "--limit", "0"], "invalid positive value: '0'"),
 }
 
