@@ -18,6 +18,7 @@ from tests.support.servers.server_process import Server
 
 _MODELS, _NUM_PERM = 800, 4096
 _HANGS_UP_AFTER_S = 0.3
+_ATTEMPTS = 5
 
 
 class Busy:
@@ -51,12 +52,16 @@ class Busy:
             client.sendall(f"{line}{head}{body}".encode())
             time.sleep(after_s)
 
-    def served_s(self, path: str) -> float:
-        """How long the service was busy with the request of a path, as its log says."""
+    def served_s(self, path: str, within_s: float) -> float | None:
+        """How long the service was busy with the request of a path, as its log says.
+
+        None without a line of it: on a busy machine a client may hang up before it is heard.
+        """
         line = rf"POST {path} 400 ([\d.]+) ms"
-        end = time.monotonic() + 30
+        end = time.monotonic() + within_s
         while not (found := re.search(line, self.server.log.read_text())):
-            assert time.monotonic() < end, "it is still computed"
+            if time.monotonic() >= end:
+                return None
             time.sleep(0.05)
         return float(found[1]) / 1000
 
@@ -72,7 +77,12 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Busy]:
 @pytest.mark.slow
 def test_a_client_that_closes_its_socket_ends_a_matrix(busy: Busy) -> None:
     """The matrix would take seconds; within one nothing of it is computed any more."""
-    busy.ask_and_hang_up("/v1/spaces/s/similarity", _HANGS_UP_AFTER_S)
-    took = busy.served_s("/v1/spaces/s/similarity") - _HANGS_UP_AFTER_S
+    for _ in range(_ATTEMPTS):
+        busy.ask_and_hang_up("/v1/spaces/s/similarity", _HANGS_UP_AFTER_S)
+        served = busy.served_s("/v1/spaces/s/similarity", within_s=10)
+        if served is not None:
+            break
+    assert served is not None, "it is still computed"
     # What had ended before would be logged with 200; a busy service begins later than it is asked.
+    took = served - _HANGS_UP_AFTER_S
     assert took < 3, f"it ended {took:.2f} s after the hang-up"
