@@ -215,7 +215,7 @@ def _compose(
             services[FingerprintService],
         )
     )
-    _add_clustering(services, stores)
+    _add_clustering(services, stores, works_here=settings.runs_embedded_worker)
     _add_learngenes(services, stores)
     _add_kinship(services)
     add_reports(services)
@@ -311,7 +311,7 @@ def _add_anatomies(services: Container) -> None:
     services.add(AnatomyOverviews(fingerprints))
 
 
-def _add_clustering(services: Container, stores: Stores) -> None:
+def _add_clustering(services: Container, stores: Stores, *, works_here: bool) -> None:
     jobs = services[JobService]
     newcomers = NewcomerAssignment(
         services[SearchService], services[Comparer], services[SubspaceService]
@@ -325,6 +325,7 @@ def _add_clustering(services: Container, stores: Stores) -> None:
             services[SpaceConstants],
             max_mapped=support_fd_budget(),
             outbox=services[Outbox],
+            works_here=works_here,
         )
     )
     services.add(PolicyService(stores.database, jobs))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["DISTRIBUTION", "Absent", "absent_extras"]
+__all__ = ["DISTRIBUTION", "Absent", "absent_extras", "is_installed"]
 
 DISTRIBUTION: Final = "modelkin-service"
 """Whose extras they are. pip finds it installed, so that no index needs to have it."""
@@ -34,13 +34,14 @@ class Absent:
 
 def absent_extras() -> Iterator[Absent]:
     """The extras that answers of every day miss; those for which a setting asks are errors."""
-    if os.environ.get("MODELKIN_KERNELS") != "reference" and not _has("numba"):
+    if os.environ.get("MODELKIN_KERNELS") != "reference" and not is_installed("numba"):
         yield Absent(
             "fast", "numpy's loops give the same answers, and take longer in spaces of thousands"
         )
-    if missing := [name for name in ("scipy", "sklearn", "igraph") if not _has(name)]:
+    if missing := [name for name in ("scipy", "sklearn", "igraph") if not is_installed(name)]:
         yield Absent("clustering", f"clusterings that need {' or '.join(missing)} fail")
 
 
-def _has(module: str) -> bool:
+def is_installed(module: str) -> bool:
+    """Whether a module can be imported."""
     return importlib.util.find_spec(module) is not None

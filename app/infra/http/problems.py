@@ -44,6 +44,7 @@ from app.infra.http.middleware.security_headers import HEADERS
 from modelkin.errors import (
     InvalidInput,
     InvalidParameter,
+    MissingExtra,
     ModelkinError,
     PayloadTooLarge,
     SpaceMismatch,
@@ -92,6 +93,7 @@ _STATUS: Mapping[type[ModelkinError], int] = {
     ClientLeft: 400,
     StorageFull: 507,
     Unavailable: 503,
+    MissingExtra: 501,
 }
 
 _HEADERS: Mapping[int, Mapping[str, str]] = {
@@ -182,7 +184,7 @@ def answer(request: Request, error: ModelkinError) -> Response:
     """The problem document of an error, where no route raised it."""
     status = status_of(type(error))
     if status > 500:
-        if not isinstance(error, QuotaExceeded | TooMuch):  # a tenant asked for those
+        if not isinstance(error, QuotaExceeded | TooMuch | MissingExtra):  # a tenant asked for it
             _faults.note(error)
     elif status == 500:
         log.error("%s: %s", type(error).__name__, error, exc_info=error)

@@ -50,6 +50,7 @@ from app.tenancy.auth.dependencies import (
 )
 from app.tenancy.idempotency.dependencies import Once
 from modelkin._validation import check_model_name
+from modelkin.errors import MissingExtra
 
 __all__ = ["routes"]
 
@@ -72,7 +73,7 @@ ClusteringId = Annotated[
     "/clusterings",
     operation_id="create_clustering",
     summary="Start clustering the models of a space",
-    refuses=(ModelNotFound, QueueFull, RateLimited),
+    refuses=(ModelNotFound, QueueFull, RateLimited, MissingExtra),
     status_code=202,
 )
 def create(

@@ -26,10 +26,11 @@ from app.jobs.records import JobRecord
 from app.jobs.service import CommitHook, JobService, Progress
 from app.kinship.clustering.assignment import NewcomerAssignment
 from app.kinship.clustering.events import clustering_completed
+from app.kinship.clustering.packages import missing_package, require_package
 from app.kinship.clustering.pipeline import Clusters, cluster_models
 from app.kinship.clustering.records import ClusteringContent, ClusteringRecord
 from app.kinship.clustering.repositories import clusterings, policies
-from app.kinship.clustering.request import ClusteringRequest
+from app.kinship.clustering.request import ALGORITHMS, ClusteringRequest
 from app.kinship.clustering.snapshot import Snapshot, take_snapshot
 from app.models.catalog.reader import Subject
 from app.models.spaces.records import SpaceRecord
@@ -102,6 +103,7 @@ class ClusteringService:
         constants: knows the tensors that are left out.
         max_mapped: the most supports that a job may hold mapped at a time.
         outbox: the outbox, which gets an event for each recorded clustering.
+        works_here: whether this process carries out the jobs, so that what it lacks is known.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class ClusteringService:
         *,
         max_mapped: int,
         outbox: Outbox | None = None,
+        works_here: bool = False,
     ) -> None:
         self._database = database
         self._blobs = blobs
@@ -122,8 +125,16 @@ class ClusteringService:
         self._constants = constants
         self._max_mapped = max_mapped
         self._outbox = outbox
+        self._works_here = works_here
 
     # --- asking -------------------------------------------------------------------------------
+
+    def missing_packages(self) -> dict[str, str]:
+        """The packages that algorithms need and that are known not to be installed, by these."""
+        if not self._works_here:
+            return {}
+        missing = {each: missing_package(each) for each in ALGORITHMS}
+        return {name: package for name, package in missing.items() if package is not None}
 
     def create(
         self, session: Writer, tenant: Tenant, space: SpaceRecord, request: ClusteringRequest
@@ -133,10 +144,15 @@ class ClusteringService:
         Raises:
             InvalidParameter: the request is invalid, or invalid for this number of models.
             ModelNotFound: a named model does not exist.
+            MissingExtra: the algorithm's package is not installed, and jobs are carried out here.
         """
         request.check()
         request.check_kind(space)
-        request.check_for(clusterings.count_members(session, space, request.tags, request.models))
+        plan = request.resolve(
+            clusterings.count_members(session, space, request.tags, request.models)
+        )
+        if self._works_here and plan.count > 1:
+            require_package(plan.algorithm)
         given = request.to_json()
         same = json.dumps([space.id, space.version, given], sort_keys=True)
         key = hashlib.sha256(same.encode()).hexdigest()

@@ -75,6 +75,7 @@ def clusterings(
             policy=policy,
             policy_parameters=_parameters_text(policy),
             algorithms=ALGORITHMS,
+            missing=clusterings.missing_packages(),
             programs=programs.of_clusterings(request, space),
         )
 
