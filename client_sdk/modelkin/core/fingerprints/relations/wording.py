@@ -6,21 +6,26 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from modelkin._terminal_text import one_line
 from modelkin.core.fingerprints.fingerprint import Fingerprint
 from modelkin.core.fingerprints.labels import ranges
 from modelkin.core.fingerprints.relations.layer_maps import Layer, layers_of
 from modelkin.core.fingerprints.relations.positions import position_of
-from modelkin.core.quoting import quote
 
 __all__ = ["counted", "listed", "percent", "plain", "runs_in_words", "tensors_in_words"]
 
+_MAX_LENGTH: Final = 80
 _NAMED: Final = 6
 """Names that a sentence has at most."""
 
 
 def plain(name: str) -> str:
-    """A name of a stranger, in printable ASCII and not long."""
-    return quote(name)[1:-1]
+    """A name of a stranger, in printable letters of any script and not long.
+
+    What is not seen, as a mark that turns the direction of text, is escaped.
+    """
+    cut = name if len(name) <= _MAX_LENGTH else f"{name[: _MAX_LENGTH - 3]}..."
+    return one_line(cut)
 
 
 def percent(share: float) -> str:
