@@ -26,6 +26,7 @@ __all__ = [
     "MAX_ROWS",
     "Printed",
     "Table",
+    "counted",
     "excerpt",
     "listed_rows",
     "matrix_table",
@@ -42,6 +43,7 @@ _MAX_FACT: Final = 300
 _MAX_SENTENCE: Final = 1000
 _MIN_CELL: Final = 24
 _WORDY: Final = ("reason", "sentence")
+"""Columns of sentences, which are cut at their end."""
 _LAST: Final = "reason"
 """The column that is never cut nor left out: why something failed."""
 _NO_MATHS: Final = "tex2jax_ignore mathjax_ignore"
@@ -113,8 +115,8 @@ class Printed:
         fields = _shown_fields(self)
         counts = {name: value for name, value in fields.items() if _has_rows(name, value)}
         chosen = self._printed_rows or next(iter(counts), None)
-        counted = [f"{len(value):,} {name}" for name, value in counts.items()]
-        title = ", ".join([type(self).__name__, *counted])
+        told = [counted(len(value), name) for name, value in counts.items()]
+        title = ", ".join([type(self).__name__, *told])
         facts = (
             (name, value)
             for name, value in fields.items()
@@ -130,6 +132,13 @@ class Printed:
 
     def _repr_html_(self) -> str:
         return self._table().html()
+
+
+def counted(count: int, name: str) -> str:
+    """A number with the name of a field that holds so many, in the singular where it is one."""
+    if count == 1:
+        name = f"{name[:-3]}y" if name.endswith("ies") else name.removesuffix("s")
+    return f"{count:,} {name}"
 
 
 def table_of(answer: Printed) -> Table:
@@ -286,8 +295,16 @@ def _row_lines(table: Table, row: Sequence[str], widths: Mapping[int, int]) -> I
     last = max(widths)
     more = _wrap(row[last], widths[last])[1:] if table.columns[last] == _LAST else []
     first = row[last] if not more else _wrap(row[last], widths[last])[0]
-    cells = [_pad(row[at], widths[at], right=table.numbers[at]) for at in widths if at != last]
-    yield "  ".join([*cells, _pad(first, widths[last], right=table.numbers[last])]).rstrip()
+    told = {**dict(enumerate(row)), last: first}
+    cells = [
+        _pad(
+            _cut_end(told[at], width) if table.columns[at] in _WORDY else told[at],
+            width,
+            right=table.numbers[at],
+        )
+        for at, width in widths.items()
+    ]
+    yield "  ".join(cells).rstrip()
     margin = " " * sum(widths[at] + 2 for at in widths if at != last)
     yield from (f"{margin}{part}" for part in more)
 
@@ -351,6 +368,11 @@ def _cut(text: str, width: int) -> str:
         return text
     end = _start(text[::-1], width // 3)[::-1]
     return f"{_start(text, width - 1 - width_of(end))}…{end}"
+
+
+def _cut_end(text: str, width: int) -> str:
+    """A sentence in at most ``width`` columns."""
+    return text if width_of(text) <= width else f"{_start(text, width - 1)}…"
 
 
 def _start(text: str, width: int) -> str:

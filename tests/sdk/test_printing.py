@@ -203,6 +203,8 @@ def test_figures_that_decide_stand_before_words() -> None:
     lines = table_of(Donors(items=(donor,), method="idf")).text(60).splitlines()
     head = next(line for line in lines if line.startswith("model "))
     assert ["model", "similarity", "weight", "kappa", "expected", "z_score"] == head.split()
+    assert "holds 4 of 10 holds 4 of" in table_of(Donors(items=(donor,), method="idf")).text(150)
+    assert "Donors, 1 item" == table_of(Donors(items=(donor,), method="idf")).title
     kin = Kin("org/base", 0.9, "exact", 0.0, 3.1, True, expected=0.2, kappa=0.87)
     found = Lineage(
         model="org/a",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
-from modelkin._printing import MAX_ROWS, Printed, Table, listed_rows
+from modelkin._printing import MAX_ROWS, Printed, Table, counted, listed_rows
 from modelkin.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Rows(Printed, Sequence[T], Generic[T]):
         return self.items[index]
 
     def _table(self) -> Table:
-        title = f"{self.row.__name__}, {len(self.items):,} items"
+        title = f"{self.row.__name__}, {counted(len(self.items), 'items')}"
         return listed_rows(title, self.row, self.items, len(self.items) - MAX_ROWS)
 
     def to_pandas(self) -> pandas.DataFrame:

@@ -264,7 +264,8 @@ def test_jobs_are_followed(space: str, ask_here: Ask, run_here: Run, server: Ser
     waited = ask_here("jobs", "wait", job.id, "--timeout", "60")
     assert "state              succeeded" in waited
     assert waited == ask_here("jobs", "show", job.id)
-    (line,) = (row for row in rows(ask_here("jobs", "--space", space)) if row[0] == job.id)
+    listed = [line.split() for line in ask_here("jobs", "--space", space).splitlines()]
+    (line,) = (row for row in listed if row[:1] == [job.id])
     assert ["clustering", space, "-", "succeeded"] == line[1:5]
     assert "no jobs\n" == ask_here("jobs", "--space", space, "--state", "failed")
     done = run_here("jobs", "cancel", job.id, "--url", server.url)
