@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from modelkin._terminal_text import minute_of, one_line, width_of
+from modelkin._terminal_text import cut, cut_end, minute_of, one_line, pad, width_of, wrap
 
 __all__ = [
     "MAX_ROWS",
@@ -187,7 +187,7 @@ def listed_rows(title: str, row_type: type[Any], rows: Sequence[Any], more: int 
 
 def excerpt(value: Any, width: int = _MAX_CELL) -> str:
     """A value on one line of at most ``width`` characters; a dash where there is none."""
-    return _cut(one_line(_words(value)), width)
+    return cut(one_line(_words(value)), width)
 
 
 def _words(value: Any) -> str:
@@ -275,7 +275,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _lines(table: Table, room: int) -> list[str]:
-    lines = [_cut(one_line(table.title), room), *_fact_lines(table, room)]
+    lines = [cut(one_line(table.title), room), *_fact_lines(table, room)]
     widths = _fit(table, room)
     if widths:
         for row in (table.columns, *table.rows):
@@ -284,21 +284,21 @@ def _lines(table: Table, room: int) -> list[str]:
         lines.append(_more(table.more))
     hidden = [name for at, name in enumerate(table.columns) if at not in widths]
     if hidden:
-        lines.append(_cut(f"not shown: {', '.join(hidden)}", room))
+        lines.append(cut(f"not shown: {', '.join(hidden)}", room))
     for name, note in table.notes:
-        lines += _wrap(one_line(f"{name}: {note}"), room)
+        lines += wrap(one_line(f"{name}: {note}"), room)
     return lines
 
 
 def _row_lines(table: Table, row: Sequence[str], widths: Mapping[int, int]) -> Iterator[str]:
     """Yield a row in one line, and the rest of a sentence at its end in more."""
     last = max(widths)
-    more = _wrap(row[last], widths[last])[1:] if table.columns[last] == _LAST else []
-    first = row[last] if not more else _wrap(row[last], widths[last])[0]
+    more = wrap(row[last], widths[last])[1:] if table.columns[last] == _LAST else []
+    first = row[last] if not more else wrap(row[last], widths[last])[0]
     told = {**dict(enumerate(row)), last: first}
     cells = [
-        _pad(
-            _cut_end(told[at], width) if table.columns[at] in _WORDY else told[at],
+        pad(
+            cut_end(told[at], width) if table.columns[at] in _WORDY else told[at],
             width,
             right=table.numbers[at],
         )
@@ -309,25 +309,19 @@ def _row_lines(table: Table, row: Sequence[str], widths: Mapping[int, int]) -> I
     yield from (f"{margin}{part}" for part in more)
 
 
-def _wrap(text: str, room: int) -> list[str]:
-    """The text on lines of ``room`` columns; of letters that may take two, half as many."""
-    room = room if width_of(text) == len(text) else room // 2
-    return textwrap.wrap(text, room, break_on_hyphens=False)
-
-
 def _fact_lines(table: Table, room: int) -> list[str]:
     """Write the facts in lines of text: a few beside a table, else one for each."""
     if not table.columns:
         wide = max((len(name) for name, _ in table.facts), default=0)
         lines = [
-            f"{name.ljust(wide)}  {_cut(value, max(room - wide - 2, _MIN_CELL))}"
+            f"{name.ljust(wide)}  {cut(value, max(room - wide - 2, _MIN_CELL))}"
             for name, value in table.facts
         ]
         return lines if len(lines) < MAX_LINES else [*lines[: MAX_LINES - 2], "…"]
     said = ", ".join(f"{name}: {value}" for name, value in table.facts)
-    lines = [_cut(line, room) for line in textwrap.wrap(said, room, break_on_hyphens=False)]
+    lines = [cut(line, room) for line in textwrap.wrap(said, room, break_on_hyphens=False)]
     if len(lines) > _FACT_LINES:
-        lines = [*lines[: _FACT_LINES - 1], _cut(lines[_FACT_LINES - 1] + " …", room)]
+        lines = [*lines[: _FACT_LINES - 1], cut(lines[_FACT_LINES - 1] + " …", room)]
     return lines
 
 
@@ -354,35 +348,6 @@ def _fit(table: Table, room: int) -> dict[int, int]:
         left = room - sum(widths[at] + 2 for at in widths if at != last)
         widths[last] = max(min(wanted, left), _MIN_CELL)
     return widths
-
-
-def _pad(text: str, width: int, *, right: bool) -> str:
-    text = _cut(text, width)
-    space = " " * (width - width_of(text))
-    return space + text if right else text + space
-
-
-def _cut(text: str, width: int) -> str:
-    """The text in at most ``width`` columns: names differ at their ends, so these stay."""
-    if width_of(text) <= width:
-        return text
-    end = _start(text[::-1], width // 3)[::-1]
-    return f"{_start(text, width - 1 - width_of(end))}…{end}"
-
-
-def _cut_end(text: str, width: int) -> str:
-    """A sentence in at most ``width`` columns."""
-    return text if width_of(text) <= width else f"{_start(text, width - 1)}…"
-
-
-def _start(text: str, width: int) -> str:
-    """Return as much of the start of a text as fits."""
-    taken = 0
-    for at, character in enumerate(text):
-        taken += width_of(character)
-        if taken > width:
-            return text[:at]
-    return text
 
 
 def _more(count: int | None) -> str:
