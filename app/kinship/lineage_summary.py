@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from app.kinship.lines.summary import (
     caveats_text,
@@ -14,11 +16,16 @@ from app.kinship.lines.summary import (
     others_text,
 )
 from modelkin.core.fingerprints.chance import power_of_ten
+from modelkin.core.fingerprints.relations.relation import ORIGIN
 from modelkin.core.kinship.lineage import MAX_CHANCE_KAPPA, MIN_KIN_KAPPA
 from modelkin.core.similarity.strangers import is_at_chance
 from modelkin.types.lineages import Kin, Lineage
 
-__all__ = ["summary_of"]
+__all__ = ["beside_figures", "summary_of"]
+
+_NO_BASE: Final = "No base is declared."
+_CHANCE: Final = "The probability that unrelated models have as much in common is {}."
+_MAY_BE: Final = "it may be the base, or be made from this model"
 
 
 def summary_of(
@@ -42,16 +49,27 @@ def summary_of(
     is_by_lines = lineage.reason == "lines" or lineage.likely_by_lines is not None
     if lineage.log10_p is not None and not is_by_lines and not is_at_chance(lineage.log10_p):
         chance = power_of_ten(lineage.log10_p)
-        words += f" The probability that unrelated models have as much in common is {chance}."
+        words += f" {_CHANCE.format(chance)}"
     if lineage.likely_by_lines is not None:
         words += f" {likely_text(lineage.likely_by_lines)}"
     elif lineage.likely_base is not None and lineage.reason != "rival":
-        means = (
-            "its data are similar" if of_data else "it may be the base, or be made from this model"
-        )
+        means = "its data are similar" if of_data else _MAY_BE
         words += f" {lineage.likely_base!r} {_place(lineage)}: {means}."
     words += origin_text(lineage) + caveats_text(filter(None, caveats))
     return replace(lineage, summary=words)
+
+
+def beside_figures(summary: str, likely_base: str | None) -> str:
+    """A summary without the sentences that a table of figures says, with what they mean, once.
+
+    Args:
+        summary: as :func:`summary_of` wrote it.
+        likely_base: that of the same lineage.
+    """
+    chance = re.escape(_CHANCE).replace(re.escape("{}"), r"\S+")
+    words = re.sub(chance, "", summary.replace(ORIGIN, "").replace(_NO_BASE, ""))
+    usual = f"{likely_base!r} is the nearest model that stands out: {_MAY_BE}."
+    return " ".join(words.replace(usual, "").split())
 
 
 def _place(lineage: Lineage) -> str:
@@ -120,7 +138,7 @@ def _kappa(kin: Kin | None) -> str:
 
 def _undeclared(lineage: Lineage) -> str:
     no_candidate = "" if lineage.likely_base else " No model stands out as one."
-    return f"No base is declared.{no_candidate}"
+    return f"{_NO_BASE}{no_candidate}"
 
 
 def _root(lineage: Lineage) -> str:

@@ -27,6 +27,7 @@ from app.infra.http.requests.query_parameters import ignored_parameters
 from app.infra.http.routes import Routes
 from app.infra.http.services import services_of
 from app.infra.programs import service_command
+from app.kinship.lineage_summary import beside_figures
 from app.models.catalog.records import ModelRecord
 from app.tenancy.auth.records import Identity
 from app.tenancy.auth.service import SCOPES, Authenticator
@@ -234,6 +235,7 @@ _environment.filters.update(
     moment=_moment,
     moment_in_words=_moment_in_words,
     power_of_ten=power_of_ten,
+    beside_figures=beside_figures,
     quoted=quote_model,
 )
 _environment.globals.update(

@@ -48,6 +48,29 @@ def test_what_asks_for_a_look_comes_first(http: httpx.Client, audited: Space) ->
     assert "undeclared" in shown["silent"]
 
 
+def test_what_figures_say_is_said_once(http: httpx.Client, audited: Space) -> None:
+    """A row has what the columns do not say; a program gets the whole summary."""
+    path = f"/spaces/{audited.name}/lineages"
+    shown = http.get(path).text
+    assert 1 == shown.count("it may be the base, or be made from the model.")
+    for repeated in (
+        "No base is declared",
+        "The probability that unrelated",
+        "or be made from this",
+    ):
+        assert repeated not in shown.replace('data-value="', "").partition("<td hidden")[0]
+    row = rows(http, audited)["silent"].partition('class="why"')[2]
+    assert '<p class="quiet small"></p>' in row
+    assert "The declared base" in rows(http, audited)["false"].partition('class="why"')[2]
+    [silent] = [
+        each
+        for each in ok(http.get(audited.path("lineages")))["items"]
+        if each["model"] == "silent"
+    ]
+    assert silent["summary"].startswith("No base is declared.")
+    assert silent["summary"].endswith("it may be the base, or be made from this model.")
+
+
 @pytest.mark.parametrize(("show", "name"), [("consistent", "true"), ("mismatch", "false")])
 def test_one_verdict(http: httpx.Client, audited: Space, show: str, name: str) -> None:
     """Its findings alone, and the same from a program."""
