@@ -9,7 +9,14 @@ from typing import Final
 
 from app.anatomy.families import Family, FamilyEdge, FamilyMember
 
-__all__ = ["FamilyLine", "FamilyNode", "FamilyTree", "family_tree"]
+__all__ = [
+    "FamilyBranch",
+    "FamilyLine",
+    "FamilyNode",
+    "FamilyTree",
+    "family_branches",
+    "family_tree",
+]
 
 _COLUMN: Final = 300.0
 _NODE_WIDTH: Final = 220.0
@@ -87,6 +94,50 @@ def family_tree(family: Family) -> FamilyTree:
         tuple(_line(each, nodes) for each in edges),
         len(family.members) - len(nodes),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyBranch:
+    """A model below the nearest of its bases, for screens that are too narrow for the picture.
+
+    Attributes:
+        edge: to that base; None where the model has none.
+    """
+
+    member: FamilyMember
+    edge: FamilyEdge | None
+    branches: tuple[FamilyBranch, ...]
+
+
+def family_branches(family: Family) -> tuple[FamilyBranch, ...]:
+    """The members that have no base, with all below them; each model once.
+
+    Of several bases it is that which the picture draws to the left, declared, or with most lines:
+    copies are drawn from each other.
+    """
+    levels = {each.name: each.level for each in family.members}
+
+    def rank(edge: FamilyEdge) -> tuple[bool, bool, float]:
+        share = edge.kin.share if edge.kin else 0.0
+        return levels[edge.base] >= levels[edge.model], not edge.is_declared, -share
+
+    to_base = dict[str, FamilyEdge]()
+    for edge in sorted(family.edges, key=rank):
+        to_base.setdefault(edge.model, edge)
+    below = defaultdict[str, list[FamilyMember]](list)
+    for member in family.members:
+        if member.name in to_base:
+            below[to_base[member.name].base].append(member)
+    placed = set[str]()
+
+    def branch(member: FamilyMember) -> FamilyBranch:
+        placed.add(member.name)
+        own = [branch(each) for each in below[member.name] if each.name not in placed]
+        return FamilyBranch(member, to_base.get(member.name), tuple(own))
+
+    roots = [each for each in family.members if each.name not in to_base]
+    # Bases that lead in a circle are below none.
+    return tuple(branch(each) for each in (*roots, *family.members) if each.name not in placed)
 
 
 def _shares(family: Family) -> dict[str, float]:

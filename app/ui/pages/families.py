@@ -20,7 +20,7 @@ from app.infra.spreadsheets import Row
 from app.kinship.inbox.service import InboxService
 from app.tenancy.auth.dependencies import CallerContext, ReadingContext
 from app.ui import programs
-from app.ui.family_charts import family_tree
+from app.ui.family_charts import family_branches, family_tree
 from app.ui.files import csv_file
 from app.ui.rendering import PageRoutes, render
 from modelkin._validation import check_model_name
@@ -72,6 +72,7 @@ def family(
         record=record,
         family=found,
         tree=family_tree(found),
+        branches=family_branches(found),
         programs=programs.of_anatomy(request, record.name),
         **WORDS,
     )

@@ -88,11 +88,26 @@ def test_arrows_show_what_a_phone_has_no_room_for(explorer: Explorer, visit: Vis
     page.wait_for_function("() => document.activeElement.scrollLeft > 0")
 
 
-def test_a_phone_begins_with_the_model_of_a_family(explorer: Explorer, visit: Visit) -> None:
-    """Not with a base that may be three columns to the left of it."""
+def test_a_phone_has_a_family_as_a_list(explorer: Explorer, visit: Visit) -> None:
+    """Each model below the nearest of its bases, all in sight, and the picture is not there."""
     visit.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+    page = visit.open(explorer.address("/family?of=acme/tuned-8bit"))
+    assert not page.locator("#tree").is_visible()
+    base = page.locator("#branches > li").filter(has_text="acme/base")
+    model = base.locator("li").filter(has_text="acme/tuned-8bit").last
+    assert "% of lines" in model.inner_text()
+    place = model.locator("a[aria-current=true]").bounding_box()
+    assert place is not None
+    assert 0 <= place["x"] <= PHONE[0] - place["width"]
+
+
+def test_a_narrow_screen_begins_with_the_model_of_a_family(
+    explorer: Explorer, visit: Visit
+) -> None:
+    """Not with a base that may be three columns to the left of it."""
+    visit.page.set_viewport_size({"width": 720, "height": 800})
     page = visit.open(explorer.address("/family?of=acme/tuned-8bit"))
     place = page.locator("#tree a[aria-current] rect").bounding_box()
     assert place is not None
-    assert 0 <= place["x"] <= PHONE[0] - place["width"]
+    assert 0 <= place["x"] <= 720 - place["width"]
     assert page.locator(".scroll", has=page.locator("#tree")).evaluate("e => e.scrollLeft") > 0
