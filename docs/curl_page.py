@@ -42,6 +42,8 @@ _FILES: Final = {
 _TITLE: Final = "# All operations with curl"
 _FOR: Final = "*For users of the API from a shell: a line for each task. {} minutes.*"
 _HEAD: Final = (
+    "[API conventions](conventions.md) has what all of them have in common: paging, versions, requests "
+    "that are sent again, problems. "
     'Where keys are required, add `-H "Authorization: Bearer $MODELKIN_API_KEY"`. Lines are made '
     "of the [OpenAPI document](openapi.json), and run by a test. `$ID` is the id of a job, "
     "clustering, report, source, subscription or delivery, and `$TOKEN` the token of a member of a "

@@ -204,6 +204,7 @@ BEFORE: Final[dict[str, Callable[[Reader], None]]] = {
     "docs/fingerprints.md": a_child,
     "docs/hub-fingerprints.md": a_source,
     "docs/hubs.md": nothing,
+    "docs/conventions.md": a_space("digits-cnn"),
     "docs/keys.md": a_tenant,
     "docs/operations.md": keys_alone,
     "docs/reports.md": a_hub,
