@@ -5,29 +5,53 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import uuid
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import modelkin
 from tests.docs.commands.lines import ROOT, lines
+from tests.sdk.core.fingerprints.planted import fingerprint, model
+from tests.support.servers.fake_huggingface import Hub
 from tests.support.servers.server_process import Server
 
 PAGE = "docs/curl.md"
 DOCUMENT: dict[str, Any] = json.loads((ROOT / "docs" / "openapi.json").read_text())
 ADDRESS = "http://127.0.0.1:8000"
-SHAPE = {400, 405, 406, 411, 413, 415, 421, 422, 500}
-"""What answers a line that is no request of an operation, or whose body is none."""
-REFUSED = {
-    "create_source": "this machine finds no hub",
-    "create_subscription": "this machine finds no receiver",
-    "find_anatomy": "the file of the reader is no fingerprint here",
-    "find_relatives": "the file of the reader is no fingerprint here",
-    "put_fingerprint": "the file of the reader is no fingerprint here",
-    "put_sketch": "the file of the reader is no sketch here",
+FIRST = re.compile(r"id_of|TOKEN=")
+"""The lines before those of operations."""
+_WRAPPER = """
+curl() {
+  status=$(command curl -s --noproxy '*' -m 20 -o body -w '%{http_code}' "$@")
+  echo $status >> statuses
+  if [ $status = 202 ]; then
+    job=URL/v1/jobs/$(id_of < body)
+    while command curl -s --noproxy '*' $job | grep -qE '"state": ?"(queued|running)"'; do
+      sleep 0.05
+    done
+  fi
+  cat body
 }
-"""The operations that may answer so, and why."""
+"""
+"""A curl that notes each status, and waits for a job as its reader would."""
+
+
+A_NAME = "[^/]+(/(a|b|newcomer))?"
+ENDED = {"cancel_job"}
+"""What is refused or not, as soon as a job has ended."""
+
+
+def refused_here() -> set[str]:
+    """The operations of which the page says that they are refused where the lines run in order."""
+    said = set(
+        re.findall(r"^# ([^(\n]+) \([^)\n]* here: [^)\n]*\)$", (ROOT / PAGE).read_text(), re.M)
+    )
+    found = {
+        each["operationId"]
+        for item in DOCUMENT["paths"].values()
+        for each in item.values()
+        if each["summary"] in said
+    }
+    assert len(found) == len(said)
+    return found
 
 
 def operation_of(method: str, path: str) -> str:
@@ -35,52 +59,55 @@ def operation_of(method: str, path: str) -> str:
     found = [
         (template.count("{"), item[method]["operationId"])
         for template, item in DOCUMENT["paths"].items()
-        if method in item and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+(/a)?", template), path)
+        if method in item
+        and re.fullmatch(re.sub(r"\{\w+\}", "[^/]+(/(a|b|newcomer))?", template), path)
     ]
     assert found, (method, path)
     return str(min(found)[1])
 
 
-def test_each_operation_is_understood(sqlite_server: Server, tmp_path: Path) -> None:
-    """Each line is one operation, and is refused for what is not there at most."""
-    with modelkin.Client(sqlite_server.url) as client:
-        client.ensure_space("digits-cnn", layout=modelkin.Layout.of([("w", (4810,))]))
-        for name in ("org/a", "org/b"):
-            client.put_support("digits-cnn", name, modelkin.Support.from_indices([3, 17], 4810))
+def test_each_operation_has_a_line(hub: Hub, tmp_path: Path) -> None:
+    """In their order on an empty service all succeed, but for those of which the page says not."""
     commands = [line.command for line in lines(PAGE)]
-    for name in re.findall(r"@(\S+)", " ".join(commands)):
-        (tmp_path / name).write_bytes(b"{}")
-    asked = [_asked(command) for command in commands]
+    asked = [each for each in commands if not FIRST.match(each)]
     every = [each["operationId"] for item in DOCUMENT["paths"].values() for each in item.values()]
-    assert Counter(every) == Counter(asked)
-    answers = dict(zip(asked, _answers(commands, sqlite_server.url, tmp_path), strict=True))
-    wrong = {name: status for name, status in answers.items() if status in SHAPE}
-    assert wrong.keys() <= REFUSED.keys(), wrong
-    assert {200, 201, 202, 204} <= set(answers.values())
+    assert set(every) == {_operation(command) for command in asked}
+    (tmp_path / "a.mkfp").write_bytes(fingerprint(model(1)).to_bytes())
+    (tmp_path / "a.sketch").write_bytes(b"of no model here")
+    (tmp_path / "cell").write_bytes(b"sealed")
+    (tmp_path / "batch.jsonl").write_text(
+        '{"model": "org/b", "signature": {"scheme": "affine32"}}\n'
+    )
+    (tmp_path / "service").mkdir()
+    running = Server(tmp_path / "service", "--egress-allow=127.0.0.1").start()
+    script = "\n".join(commands).replace(ADDRESS, running.url)
+    script = re.sub(r"https://(huggingface\.co|receiver\.example)", hub.url, script)
+    first, _, rest = script.partition("TOKEN=")
+    done = subprocess.run(
+        ["bash", "-c", f"{first}{_WRAPPER.replace('URL', running.url)}TOKEN={rest}"],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert 0 == running.stop()
+    not_here = refused_here()
+    statuses = (tmp_path / "statuses").read_text().split()
+    assert len(asked) == len(statuses), done.stderr
+    refused = [
+        f"{status} {command}"
+        for command, status in zip(asked, statuses, strict=True)
+        if (status[0] == "2") == (_operation(command) in not_here)
+        and _operation(command) not in ENDED
+    ]
+    assert [] == refused
 
 
-def _asked(command: str) -> str:
+def _operation(command: str) -> str:
     """The operation of a command."""
     method = re.search(r" -X (\w+)", command)
     path = re.search(rf"{ADDRESS}([^\s\"?]*)", command)
     assert path is not None, command
     usual = "POST" if " -d " in command or "--data-binary" in command else "GET"
-    return operation_of((method[1] if method else usual).lower(), path[1].replace("$ID", "id"))
-
-
-def _answers(commands: list[str], url: str, folder: Path) -> list[int]:
-    """The status of each answer; nothing is deleted before all else is asked."""
-    order = sorted(range(len(commands)), key=lambda at: "-X DELETE" in commands[at])
-    told = "curl() { command curl -s --noproxy '*' -m 20 -o body -w '%{http_code}\\n' \"$@\"; }"
-    script = "\n".join([told, *(commands[at].replace(ADDRESS, url) for at in order)])
-    variables = {"ID": str(uuid.uuid4()), "TOKEN": "token"}
-    done = subprocess.run(
-        ["bash", "-c", script],
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", **variables},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    statuses = dict(zip(order, map(int, done.stdout.split()), strict=True))
-    return [statuses[at] for at in range(len(commands))]
+    return operation_of((method[1] if method else usual).lower(), re.sub(r"\$\w+", "id", path[1]))
