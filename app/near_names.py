@@ -49,7 +49,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
         known: the names that exist; among equally near names the first in alphabetical order wins.
 
     Returns:
-        A name, or None if no name shares 60% of the characters of both, counted together.
+        A name, or None if no name shares 60% of the characters of both, counted together, and of
+        what follows an owner that both have.
     """
     if not 0 < len(name) <= _MAX_LENGTH:
         return None
@@ -72,10 +73,13 @@ def _is_tail(wanted: str, other: str) -> bool:
 
 
 def _most_similar(wanted: str, others: list[str]) -> str | None:
-    """Return the name with the largest share of characters in common and in order."""
-    places: dict[str, int] = {}
-    for at, character in enumerate(wanted):
-        places[character] = places.get(character, 0) | 1 << at
+    """Return the name with the largest share of characters in common and in order.
+
+    What follows an owner that both have has to be as near: all names of an owner begin alike.
+    """
+    places = _places(wanted)
+    owner = wanted[: wanted.rfind("/") + 1]
+    own, own_places = wanted[len(owner) :], _places(wanted[len(owner) :])
     best, found = 0.0, None
     for other in others:
         folded = other.casefold()  # may be longer: ß is ss
@@ -84,9 +88,23 @@ def _most_similar(wanted: str, others: list[str]) -> str | None:
         if possible < _MIN_RATIO or possible <= best:
             continue
         ratio = 2 * _common_length(places, len(wanted), folded) / total
-        if ratio > best:
-            best, found = ratio, other
+        if ratio <= best:
+            continue
+        rest = folded.removeprefix(owner)
+        if owner and 0 < len(rest) < len(folded):
+            common = _common_length(own_places, len(own), rest)
+            if 2 * common < _MIN_RATIO * (len(own) + len(rest)):
+                continue
+        best, found = ratio, other
     return found if best >= _MIN_RATIO else None
+
+
+def _places(text: str) -> dict[str, int]:
+    """The bits of each character's places in a text."""
+    places: dict[str, int] = {}
+    for at, character in enumerate(text):
+        places[character] = places.get(character, 0) | 1 << at
+    return places
 
 
 def _common_length(places: dict[str, int], length: int, other: str) -> int:
