@@ -14,12 +14,14 @@ from typing import Final
 from app.models.catalog.records import MAX_ATTRIBUTE_FILTERS, ModelFilter
 from modelkin._validation import check_model_name, check_tag
 
-__all__ = ["FIELDS", "Term", "filter_of", "terms_of", "quote_value"]
+__all__ = ["FIELDS", "Term", "filter_of", "misread", "quote_value", "terms_of"]
 
 FIELDS: Final = ("owner", "tag", "base", "name", "has")
 """The fields of a term; ``has`` is for an attribute of any value."""
 
 _TERM: Final = re.compile(r'(?:([a-z]+):)?("(?:[^"]|"")*"?|\S+)')
+_RANGE: Final = re.compile(r"([\w.-]+)(?:[<>]=?|=[<>]|!=)([\w.+-]+)$")
+_NAMED: Final = re.compile(r"([\w.-]+):([^/\s].*)$")
 _MAX_CHARACTERS: Final = 400
 
 
@@ -68,6 +70,27 @@ def _terms(query: str) -> Iterator[Term]:
         whole = value if field is None else f"{field}:{value}"
         is_attribute = "=" in whole and not whole.startswith("=")
         yield Term("attribute" if is_attribute else "text", whole)
+
+
+def misread(query: str) -> list[str]:
+    """What was likely meant by terms that no search understands, a sentence each."""
+    said = []
+    for term in terms_of(query):
+        if term.field not in ("text", "attribute"):
+            continue
+        ranged = _RANGE.match(term.value)
+        named = _NAMED.match(term.value)
+        if ranged is not None:
+            said.append(
+                f"{term.value} is no range: an attribute is asked for by its value, as in "
+                f"{ranged[1]}={ranged[2]}, or by has:{ranged[1]}."
+            )
+        elif named is not None and term.field == "text":
+            said.append(
+                f"{term.value} was looked for as a text: fields are {', '.join(FIELDS)}, and an "
+                f"attribute is {named[1]}={quote_value(named[2])}."
+            )
+    return said
 
 
 def filter_of(terms: list[Term]) -> ModelFilter:

@@ -33,7 +33,7 @@ from app.tenancy.auth.records import Identity
 from app.tenancy.auth.service import SCOPES, Authenticator
 from app.ui import navigation
 from app.ui.assets import PREFIX
-from app.ui.queries import Term, quote_value
+from app.ui.queries import Term, misread, quote_value
 from modelkin._validation import quote_model
 from modelkin._version import __version__
 from modelkin.core.fingerprints.chance import power_of_ten
@@ -249,5 +249,6 @@ _environment.globals.update(
     value_text=_value_text,
     web_address=_web_address,
     quote_value=quote_value,
+    misread=misread,
     service_command=service_command,
 )

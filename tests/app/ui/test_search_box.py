@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.ui.queries import FIELDS, Term, filter_of, terms_of
+from app.ui.queries import FIELDS, Term, filter_of, misread, terms_of
 from modelkin import Support
 from tests.support.http_space import Space, ok
 
@@ -125,3 +125,20 @@ def test_a_suggestion_finds_what_it_says(filled: Space) -> None:
             assert '<table id="models"' in page.text, item
             if item["kind"] == "model":
                 assert item["shown"] in filled.http.get(item["address"]).text
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("acc>0.5", ["acc>0.5 is no range: an attribute is asked for by its value, as in acc=0.5"]),
+        ("bert acc>=1 loss<2", ["acc>=1 is no range", "loss<2 is no range"]),
+        ("acc:1", ["fields are owner, tag, base, name, has, and an attribute is acc=1."]),
+        ('site:"a b"', ['an attribute is site="a b".']),
+        ("bert owner:acme digit=7 https://hub.example/x", []),
+    ],
+)
+def test_what_no_search_understands_is_told(query: str, said: list[str]) -> None:
+    """Ranges, and fields that are none; what a search understands is not."""
+    found = misread(query)
+    assert len(said) == len(found)
+    assert all(each in sentence for each, sentence in zip(said, found, strict=True))
