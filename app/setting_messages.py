@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from app.near_names import did_you_mean, nearest
 from app.removed import SETTINGS as REMOVED
 from app.settings import PREFIX, Settings
+from app.validation_texts import text_of
 from modelkin.errors import InvalidParameter
 
 __all__ = ["dbos_leftovers", "settings_from_values", "unknown_variables", "validation_messages"]
@@ -90,7 +91,7 @@ def settings_from_values(given: Mapping[str, Any], fixed: Mapping[str, Any]) -> 
     except ValidationError as error:
         wrong = [
             f"settings[{'.'.join(map(str, entry['loc'])).lower()!r}]: "
-            + entry["msg"].removeprefix("Value error, ")  # without the value: it may be a secret
+            + text_of({**entry, "input": None})  # without the value: it may be a secret
             for entry in error.errors()
         ]
         raise InvalidParameter("; ".join(wrong), field="settings") from None
@@ -105,7 +106,7 @@ def validation_messages(error: ValidationError, arguments: Iterable[str] = ()) -
     """
     given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
     return [
-        f"{_setting_name(entry['loc'], given)}: " + entry["msg"].removeprefix("Value error, ")
+        f"{_setting_name(entry['loc'], given)}: {text_of({**entry, 'input': None})}"
         for entry in error.errors()
     ]
 

@@ -42,6 +42,8 @@ _FULL_DISK = "needs a full disk under the database: tests/app/infra/test_full_di
 UNPROVOKED: Mapping[tuple[str, int, str], str] = {
     ("create_key", 507, "quota_exceeded"): "takes a thousand keys: "
     "tests/app/tenancy/auth/test_keys_api.py",
+    ("create_clustering", 501, "missing_extra"): "needs a package that is missing: "
+    "tests/app/kinship/clustering/test_missing_packages.py",
     ("readyz", 503, "loading"): "lasts for a moment: tests/app/models/index/test_warmup.py "
     "holds it",
     ("readyz", 503, "stopping"): "ends the service: tests/app/server/test_restarts.py ends one",

@@ -41,6 +41,7 @@ from app.infra.errors import (
 )
 from app.infra.fault_log import FaultLog
 from app.infra.http.middleware.security_headers import HEADERS
+from app.validation_texts import text_of
 from modelkin.errors import (
     InvalidInput,
     InvalidParameter,
@@ -174,10 +175,7 @@ def describe_error(error: ModelkinError) -> dict[str, Any]:
 
 def fields_of(entries: Sequence[Any]) -> list[dict[str, str]]:
     """The errors that pydantic found, a field and a message each."""
-    return [
-        {"field": _field(entry["loc"]), "message": entry["msg"].removeprefix("Value error, ")}
-        for entry in entries
-    ]
+    return [{"field": _field(entry["loc"]), "message": text_of(entry)} for entry in entries]
 
 
 def answer(request: Request, error: ModelkinError) -> Response:

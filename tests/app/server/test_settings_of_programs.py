@@ -32,8 +32,8 @@ def test_an_empty_address_of_redis_is_none(monkeypatch: pytest.MonkeyPatch) -> N
         ({"MODELKIN_LOG_LEVEL": "info"}, ["'MODELKIN_LOG_LEVEL'", "mean 'log_level'?"]),
         ({"port": 8000}, ["'port'", "the client sets port, auth itself"]),
         ({"log_format": "xml"}, ["settings['log_format']", "'text' or 'json'"]),
-        ({"max_learngene_bytes": -1}, ["settings['max_learngene_bytes']", "greater than or equal"]),
-        ({"max_learngene_bytes": None}, ["settings['max_learngene_bytes']", "integer"]),
+        ({"max_learngene_bytes": -1}, ["settings['max_learngene_bytes']", "at least"]),
+        ({"max_learngene_bytes": None}, ["settings['max_learngene_bytes']", "whole number"]),
     ],
 )
 def test_what_cannot_be_is_named(given: dict[str, Any], said: list[str]) -> None:

@@ -63,7 +63,7 @@ def _adapter(body_type: Any) -> TypeAdapter[Any]:
 
 
 def _error_entries(body_type: Any, error: ValidationError) -> list[Any]:
-    found = error.errors(include_url=False, include_context=False, include_input=False)
+    found = error.errors(include_url=False, include_context=True, include_input=False)
     return [
         {**_explain(body_type, entry), "loc": ("body", *entry["loc"])}
         for entry in found[:_MAX_ERRORS]

@@ -100,7 +100,7 @@ def test_another_importance_of_an_existing_space_is_a_409_that_names_both(
         ({"kind": "delta", "base": "org/base"}, "importance.base", "name@digest"),
         ({"kind": "delta", "base": f"a\0b@{OTHER_BASE}"}, "importance.base", "NUL"),
         ({"kind": "other", "note": "x" * 501}, "importance.note", "at most 500"),
-        ({"base": BASE}, "importance.kind", "required"),
+        ({"base": BASE}, "importance.kind", "missing"),
         ({"kind": "fisher", "epochs": 3}, "importance.epochs", "unknown field"),
     ],
 )
