@@ -3,12 +3,13 @@
 A family is a root with all that is made from it, through any number of steps. Lines say so, where
 the root has a fingerprint: a model is made from the base that it names, if the two have lines in
 common, else from one with an earlier date of publication; these are the edges of its family tree.
-Where the root has none, the family is what the models of its space declare.
+Where the root has none, the family is what the models of its space declare, without what is
+contradicted or goes in a circle.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
@@ -24,6 +25,8 @@ __all__ = ["FamilyList"]
 
 _MOST_BASES: Final = 2_000
 """The bases that are added up, those with most models: of more, families are larger than said."""
+_MOST_UNTRUE: Final = 10_000
+"""The contradicted declarations that are left out: of more, some count as if they were true."""
 _LOOKED_UP: Final = 50
 """Roots of declared families whose fingerprints are looked up at a time, the largest first."""
 _BRANCHES: Final = 3
@@ -38,14 +41,12 @@ class _Tree(Generic[Key]):
 
     Attributes:
         directly: how many models are made from the root itself.
-        loops: whether the root is made from one of them itself, so that it is counted among them.
     """
 
     root: Key
     models: int
     directly: int
     branches: tuple[tuple[Key, int], ...]
-    loops: bool
 
 
 class FamilyList:
@@ -77,9 +78,17 @@ class FamilyList:
         """
         found = families.declared_bases(session, tenant.id, limit=_MOST_BASES)
         of_differences = {each.space for each in found if each.of_differences}
-        sizes = {(each.space, each.name): each.models for each in found}
+        untrue = families.contradicted(session, tenant.id, limit=_MOST_UNTRUE)
+        less = Counter((space, base) for space, _, base in untrue)
+        sizes = {
+            (each.space, each.name): true
+            for each in found
+            if (true := each.models - less[each.space, each.name]) > 0
+        }
         above = {
-            (each.space, each.name): None if each.base is None else (each.space, each.base)
+            (each.space, each.name): None
+            if each.base is None or (each.space, each.name, each.base) in untrue
+            else (each.space, each.base)
             for each in found
         }
         by_root = defaultdict[str, list[_Tree[tuple[str, str]]]](list)
@@ -142,7 +151,7 @@ def _family(
     return Family(
         root=root,
         space=space,
-        members=models if tree.loops else models + 1,
+        members=models + 1,
         branches=branches,
         more=tree.directly - len(branches),
         is_more=bases == _MOST_BASES,
@@ -156,6 +165,7 @@ def _trees(sizes: Mapping[Key, int], above: Mapping[Key, Key | None]) -> list[_T
         sizes: how many models are made from each base directly.
         above: what each of them is made from; None, or a base that is not among them, for a root.
     """
+    sizes, above = _without_loops(sizes, above)
     models, below = defaultdict[Key, int](int), defaultdict[Key, list[Key]](list)
     for base in sizes:
         line = _line(base, above, sizes)
@@ -170,20 +180,40 @@ def _trees(sizes: Mapping[Key, int], above: Mapping[Key, Key | None]) -> list[_T
             models[root],
             sizes[root],
             tuple(sorted(((each, models[each]) for each in below[root]), key=lambda e: -e[1])),
-            above[root] in sizes,
         )
         for root in roots
     ]
     return sorted(trees, key=lambda tree: -tree.models)
 
 
+def _without_loops(
+    sizes: Mapping[Key, int], above: Mapping[Key, Key | None]
+) -> tuple[dict[Key, int], dict[Key, Key | None]]:
+    """The same, where the least of a loop is its root, and not made from the last of it."""
+    cut_sizes, cut_above = dict(sizes), dict(above)
+    done = set[Key]()
+    for base in sizes:
+        line, at = dict[Key, None](), base
+        while at in cut_sizes and at not in done and at not in line:
+            line[at] = None
+            following = cut_above[at]
+            if following is None:
+                break
+            at = following
+        if at in line and cut_above[at] is not None:
+            path = list(line)
+            root = min(path[path.index(at) :], key=str)
+            last = cut_above[root]
+            assert last is not None
+            cut_sizes[last] -= 1
+            cut_above[root] = None
+        done |= line.keys()
+    return cut_sizes, cut_above
+
+
 def _line(base: Key, above: Mapping[Key, Key | None], sizes: Mapping[Key, int]) -> list[Key]:
-    """A base and all that it is made from, up to the root; of a loop the least is the root."""
+    """A base and all that it is made from, up to the root."""
     line = [base]
     while (following := above[line[-1]]) in sizes and following is not None:
-        if following in line:
-            loop = line[line.index(following) :]
-            root = min(loop, key=str)
-            return line[: line.index(root) + 1]
         line.append(following)
     return line

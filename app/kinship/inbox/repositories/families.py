@@ -12,12 +12,15 @@ from app.infra.db.database import Reader
 from app.infra.db.suggestions import names_around
 from app.infra.db.tables.anatomies import AnatomyRow
 from app.infra.db.tables.catalog import ModelRow, SpaceRow
+from app.infra.db.tables.findings import FindingRow
 from app.infra.db.tables.fingerprints import FingerprintRow
+from app.kinship.findings.records import RANKS
 from app.models.spaces.repositories.spaces import exists
 
 __all__ = [
     "DeclaredBase",
     "MeasuredBase",
+    "contradicted",
     "declared_bases",
     "made_from",
     "measured_bases",
@@ -27,6 +30,7 @@ __all__ = [
 ]
 
 _PER_STATEMENT: Final = 500
+_UNTRUE: Final = (RANKS["mismatch"], RANKS["cycle"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,32 @@ def declared_bases(session: Reader, tenant_id: int, *, limit: int) -> list[Decla
         (SpaceRow.importance_kind == "delta").label("of_differences"),
     ).join(groups, groups.c.space_id == SpaceRow.id)
     return [DeclaredBase(*each) for each in session.execute(query)]
+
+
+def contradicted(
+    session: Reader, tenant_id: int, names: Iterable[str] | None = None, *, limit: int
+) -> set[tuple[str, str, str]]:
+    """The declarations that measurements contradict, or that go in a circle.
+
+    Args:
+        names: only those of these models; None for any.
+
+    Returns:
+        Spaces, models, and the bases that they declare.
+    """
+    row = FindingRow
+    query = (
+        select(SpaceRow.name, row.name, row.base)
+        .join(SpaceRow, SpaceRow.id == row.space_id)
+        .where(row.tenant_id == tenant_id, exists)
+        # The index goes on from the tenant by both values of this.
+        .where(row.is_acknowledged.in_((False, True)), row.rank.in_(_UNTRUE))
+        .where(row.base.is_not(None))
+        .limit(limit)
+    )
+    if names is not None:
+        query = query.where(row.name.in_(sorted(names)))
+    return {(space, name, base) for space, name, base in session.execute(query) if base}
 
 
 def made_from(

@@ -13,9 +13,12 @@ from sqlalchemy import insert
 
 from app.infra.db.tables.anatomies import AnatomyRow
 from app.infra.db.tables.catalog import ModelRow
+from app.infra.db.tables.findings import FindingRow
 from app.infra.db.tables.fingerprints import FingerprintRow
 from app.infra.db.tables.weights import ModelWeightsRow
+from app.kinship.findings.records import RANKS
 from app.models.spaces.service import SpaceService
+from modelkin.core.kinship.lineage import LineageVerdict
 from tests.support.app.harness import AppHarness, open_app
 from tests.support.backends import Backend
 
@@ -50,6 +53,23 @@ class Planter:
         }
         self._write(ModelRow, {**row, **more})
         return id_
+
+    def finding(
+        self, model: int, space: str, name: str, verdict: LineageVerdict, base: str
+    ) -> None:
+        """The kept verdict on a model."""
+        row = {
+            "model_id": model,
+            "tenant_id": self.app.tenant.id,
+            "space_id": self.space_id(space),
+            "name": name,
+            "rank": RANKS[verdict],
+            "base": base,
+            "asked": 1,
+            "answered": 1,
+            "found_at": NOW,
+        }
+        self._write(FindingRow, row)
 
     def weights(self, model: int, digest: bytes, revision: int = 1) -> None:
         """The digest of a model's weights."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.kinship.inbox.families import FamilyList
 from app.kinship.inbox.records import Family
+from modelkin.core.kinship.lineage import LineageVerdict
 from tests.app.kinship.inbox.conftest import Planter
 from tests.support.app.harness import AppHarness
 
@@ -55,6 +56,20 @@ def test_declared_bases_make_the_families_of_spaces(app: AppHarness, plant: Plan
     assert ("org/elsewhere", "zoo", 2) == (found.root, found.space, found.members)
     assert (False, None) == (found.is_stored, found.meant)
     assert (("org/tuned", 1),) == found.branches
+
+
+def test_what_is_contradicted_is_no_member(app: AppHarness, plant: Planter) -> None:
+    """Nor is what goes in a circle; a base that nothing else declares is no family."""
+    for name in ("org/true", "org/false"):
+        model = plant.model("zoo", name, base="org/elsewhere")
+        verdict: LineageVerdict = "mismatch" if name == "org/false" else "consistent"
+        plant.finding(model, "zoo", name, verdict, "org/elsewhere")
+    lies = plant.model("zoo", "org/lies", base="org/alone")
+    plant.finding(lies, "zoo", "org/lies", "mismatch", "org/alone")
+    for name, base in (("org/left", "org/right"), ("org/right", "org/left")):
+        plant.finding(plant.model("zoo", name, base=base), "zoo", name, "cycle", base)
+    [found] = families(app)
+    assert ("org/elsewhere", 1) == (found.root, found.members)
 
 
 def test_a_mistyped_base_names_the_one_that_was_meant(app: AppHarness, plant: Planter) -> None:
