@@ -24,8 +24,9 @@ curl() {
   echo $status >> statuses
   if [ $status = 202 ]; then
     job=URL/v1/jobs/$(id_of < body)
-    while command curl -s --noproxy '*' $job | grep -qE '"state": ?"(queued|running)"'; do
-      sleep 0.05
+    for _ in {1..600}; do
+      command curl -s --noproxy '*' $job | grep -qE '"state": ?"(queued|running)"' || break
+      sleep 0.1
     done
   fi
   cat body
