@@ -20,7 +20,7 @@ const tagsNow = () => tags.value.split(",").map((tag) => tag.trim()).filter(Bool
 
 /** The name that a model gets of a file, until the visitor gives another. */
 function modelName(file) {
-  const name = file.name.replace(/\.safetensors\.index\.json$/i, "").replace(/\.(mks[pgb]|roaring|npy|json|safetensors)$/i, "");
+  const name = file.name.replace(/\.safetensors\.index\.json$/i, "").replace(/\.(mks[pgb]|roaring|npy|json|safetensors|gguf)$/i, "");
   return owner.value.trim() ? `${owner.value.trim()}/${name}` : name;
 }
 

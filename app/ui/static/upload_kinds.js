@@ -1,7 +1,8 @@
-// What a dropped file is: by its name, or by its first bytes. A checkpoint is not opened at all.
+// What a dropped file is: by its name, or by its first bytes. Of a checkpoint the header alone is read.
 
 const SUPPORT = "application/vnd.modelkin.support";
 const MAX_JSON_BYTES = 1 << 20;
+const MAX_HEADER_BYTES = 16 << 20;
 
 export const KINDS = {
   origin: { type: "origin" },
@@ -43,8 +44,13 @@ function checkpoint(about) {
 
 /** What a file is, and how it is sent, or why not. */
 export async function classify(file, about) {
-  for (const [pattern, kind] of BY_NAME) if (pattern.test(file.name)) return kind(about);
   if (!file.size) return refused("It is empty, or a folder.");
+  for (const [pattern, kind] of BY_NAME) {
+    if (!pattern.test(file.name)) continue;
+    const found = kind(about);
+    const fault = found === KINDS.checkpoint && /\.safetensors$/i.test(file.name) ? await faultOf(file) : null;
+    return fault ? refused(fault) : found;
+  }
   let first;
   try {
     first = new Uint8Array(await file.slice(0, 8).arrayBuffer());
@@ -61,6 +67,22 @@ export async function classify(file, about) {
   if (magic === "MKSK") return refused("A sketch goes beside a signature: modelkin push --signature-only sends both.");
   if (/\.json$/i.test(file.name)) return ofJson(file, about);
   return refused("This is not a support: choose a file that modelkin support wrote, or a .safetensors file.");
+}
+
+/** Why a safetensors file is not whole, by its header; null where it is. */
+async function faultOf(file) {
+  const again = "it is truncated, or no safetensors file. Get it again.";
+  try {
+    const first = new DataView(await file.slice(0, 8).arrayBuffer());
+    const length = first.byteLength < 8 ? Infinity : Number(first.getBigUint64(0, true));
+    if (length > file.size - 8) return `Its header is longer than the file: ${again}`;
+    if (length > MAX_HEADER_BYTES) return null; // the command reads it
+    const header = JSON.parse(await file.slice(8, 8 + length).text());
+    const end = Object.values(header).reduce((most, each) => Math.max(most, each?.data_offsets?.[1] ?? 0), 0);
+    return end > file.size - 8 - length ? `Its tensors end at byte ${8 + length + end}, the file at ${file.size}: ${again}` : null;
+  } catch {
+    return `Its header cannot be read: ${again}`;
+  }
 }
 
 function isRoaring(first, name) {

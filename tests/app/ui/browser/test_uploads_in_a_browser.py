@@ -83,6 +83,32 @@ def test_each_file_has_its_own_outcome(
     assert {"good", "small"} == names
 
 
+def test_a_checkpoint_that_is_not_whole_gets_no_command(
+    explorer: Explorer, visit: Visit, own: Space, tmp_path: Path
+) -> None:
+    """Its header is read; what is whole gets the command, by a name without the ending."""
+    save_file({"w": np.zeros((20, 100), np.float32)}, tmp_path / "whole.safetensors")
+    content = (tmp_path / "whole.safetensors").read_bytes()
+    faults = {
+        "empty.safetensors": (b"", "It is empty"),
+        "cut.safetensors": (content[:-9], "Its tensors end at byte"),
+        "header.safetensors": (content[:30], "Its header is longer than the file"),
+        "other.safetensors": (b"\x04" + bytes(7) + b"{,}}", "Its header cannot be read"),
+    }
+    for name, (data, _) in faults.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "small.gguf").write_bytes(b"GGUF")
+    page = visit.open(explorer.address(f"/spaces/{own.name}/upload"))
+    names = [*faults, "whole.safetensors", "small.gguf"]
+    page.get_by_label("Drop files here").set_input_files([tmp_path / name for name in names])
+    for name, (_, said) in faults.items():
+        expect(row(page, name)).to_contain_text(said)
+        expect(row(page, name)).not_to_contain_text("modelkin push")
+    for name in ("whole", "small"):
+        ending = "safetensors" if name == "whole" else "gguf"
+        expect(row(page, f"{name}.{ending}")).to_contain_text(f"--model {name} ")
+
+
 def test_the_file_beside_a_support_is_checked(
     explorer: Explorer, visit: Visit, own: Space, tmp_path: Path
 ) -> None:
