@@ -10,7 +10,7 @@ contradicted or goes in a circle.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
@@ -110,7 +110,7 @@ class FamilyList:
                 break
         declared = declared[:limit]
         stored = names_stored(session, tenant.id, [each.root for each in declared])
-        named = [self._with_names(session, tenant, each) for each in declared]
+        named = [self._with_names(session, tenant, each, untrue) for each in declared]
         return [
             each if each.root in stored else self._not_stored(session, tenant, each)
             for each in named
@@ -127,12 +127,21 @@ class FamilyList:
             meant=mistyped(family.root, near),
         )
 
-    def _with_names(self, session: Reader, tenant: Tenant, family: Family) -> Family:
+    def _with_names(
+        self,
+        session: Reader,
+        tenant: Tenant,
+        family: Family,
+        untrue: Collection[tuple[str, str, str]],
+    ) -> Family:
         """The family with names of models from which no other is made, if there is room."""
         assert family.space is not None
-        known, room = [name for name, _ in family.branches], _BRANCHES - len(family.branches)
+        room = _BRANCHES - len(family.branches)
         if room <= 0:
             return family
+        here = (family.space, family.root)
+        others = [model for space, model, base in untrue if (space, base) == here]
+        known = [*(name for name, _ in family.branches), *others]
         names = families.naming(session, tenant.id, family.space, family.root, known, limit=room)
         branches = (*family.branches, *((name, 0) for name in names))
         return replace(family, branches=branches, more=family.more - len(names))
@@ -183,7 +192,7 @@ def _trees(sizes: Mapping[Key, int], above: Mapping[Key, Key | None]) -> list[_T
         )
         for root in roots
     ]
-    return sorted(trees, key=lambda tree: -tree.models)
+    return sorted((each for each in trees if each.models), key=lambda tree: -tree.models)
 
 
 def _without_loops(

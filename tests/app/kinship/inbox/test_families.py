@@ -70,6 +70,15 @@ def test_what_is_contradicted_is_no_member(app: AppHarness, plant: Planter) -> N
         plant.finding(plant.model("zoo", name, base=base), "zoo", name, "cycle", base)
     [found] = families(app)
     assert ("org/elsewhere", 1) == (found.root, found.members)
+    assert ((("org/true", 0),), 0) == (found.branches, found.more)
+
+
+def test_a_model_that_is_made_from_itself_alone_is_no_family(
+    app: AppHarness, plant: Planter
+) -> None:
+    """It has no other member."""
+    plant.model("zoo", "org/own", base="org/own")
+    assert [] == families(app)
 
 
 def test_a_mistyped_base_names_the_one_that_was_meant(app: AppHarness, plant: Planter) -> None:
